@@ -1,0 +1,49 @@
+# `make run` starts a broker, `make test` passes the tests; both create what they need first.
+# Python: Debian's own build is the faster one where several are installed.
+PYTHON ?= $(shell for p in /usr/bin/python3 python3; do \
+	$$p -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+VENV := .venv
+BIN := $(VENV)/bin
+# A checkout on sys.path would put the link `amqp` in front of Celery's package of that name.
+export PYTHONSAFEPATH = 1
+
+.PHONY: run test fast check format lint types clean
+
+run: $(VENV)/run.stamp
+	$(BIN)/leveret serve $(ARGS)
+
+test: $(VENV)/dev.stamp
+	$(BIN)/python -m tests.system_packages || true
+	$(BIN)/pytest $(ARGS)
+
+# Without the tests that start processes under load.
+fast: $(VENV)/dev.stamp
+	$(BIN)/pytest -m "not slow" $(ARGS)
+
+check: format lint types fast
+
+format: $(VENV)/dev.stamp
+	$(BIN)/ruff format leveret tests examples
+
+lint: $(VENV)/dev.stamp
+	$(BIN)/ruff format --check leveret tests examples
+	$(BIN)/ruff check leveret tests examples
+
+types: $(VENV)/dev.stamp
+	$(BIN)/mypy
+
+$(VENV)/bin/python:
+	@test -n "$(PYTHON)" || { echo "make: no Python of 3.11 or newer with venv and pip found (Debian: apt install python3-venv)"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=23'
+
+$(VENV)/run.stamp: $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	touch $@
+
+$(VENV)/dev.stamp: $(VENV)/bin/python pyproject.toml constraints.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test,dev]'
+	touch $@ $(VENV)/run.stamp
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

@@ -1,0 +1,1 @@
+"""The wire protocol, without IO: bytes in, calls and bytes out."""

@@ -1,0 +1,1 @@
+"""Load generator over raw sockets and the comparison of two brokers."""

@@ -1,0 +1,1 @@
+"""The rules of a broker: vhosts, sessions, users; without IO."""

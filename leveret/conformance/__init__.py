@@ -1,0 +1,1 @@
+"""A suite that asks any AMQP 0-9-1 broker what it does with each rule of the specification."""

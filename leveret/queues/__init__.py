@@ -1,0 +1,1 @@
+"""What a message waits in: queues, their consumers and their stores."""

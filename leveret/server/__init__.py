@@ -1,0 +1,1 @@
+"""The process: configuration, command line, listeners, transports and life cycle."""
