@@ -1,0 +1,330 @@
+"""Properties of a message, read out of the raw payload of its content header (§4.2.6.1).
+
+    u16 class id, u16 weight, u64 body size, u16 flags, then the properties whose flag is set,
+    in the order of `_TYPES`, the first with the highest flag
+    shortstr   u8 length, UTF-8      octet       u8
+    table      see tables.py         timestamp   u64, seconds since 1970
+
+The two lowest flags belong to no property. The lowest announces a second word of flags, which no
+class of AMQP 0-9-1 needs and RabbitMQ refuses; so do we.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from struct import Struct
+from struct import error as StructError
+from typing import Generic, NamedTuple, TypedDict, TypeVar, Unpack, cast
+
+from leveret.amqp.constants import SHORT_STRING_MAX
+from leveret.amqp.errors import InternalError
+from leveret.amqp.tables import Table, encode_table, read_table, validate_table
+
+DIRECT_REPLY_TO = "amq.rabbitmq.reply-to"
+
+_TYPES: Mapping[str, str] = {
+    "content_type": "shortstr",
+    "content_encoding": "shortstr",
+    "headers": "table",
+    "delivery_mode": "octet",
+    "priority": "octet",
+    "correlation_id": "shortstr",
+    "reply_to": "shortstr",
+    "expiration": "shortstr",
+    "message_id": "shortstr",
+    "timestamp": "timestamp",
+    "type": "shortstr",
+    "user_id": "shortstr",
+    "app_id": "shortstr",
+    "cluster_id": "shortstr",
+}
+_FLAGS: Mapping[str, int] = {name: 0x8000 >> rank for rank, name in enumerate(_TYPES)}
+_RESERVED_FLAGS = 0x0003
+_FLAGS_POSITION = 12
+_LIST_POSITION = 14
+_PERSISTENT = 2
+
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
+
+
+class Facts(NamedTuple):
+    """What the broker must know of a message's properties to route and to queue it."""
+
+    persistent: bool
+    priority: int | None
+    expiration: str | None
+    user_id: str | None
+    reply_to_direct: bool
+    has_cc: bool
+
+
+class FactsReader:
+    """Reads the facts out of content headers, and remembers what publishers repeat.
+
+    One reader serves all connections: what it remembers is at most twice *capacity* lists of
+    *max_remembered_bytes* each.
+
+    Equal facts are the same object, until *capacity* different ones made the reader forget.
+    """
+
+    def __init__(self, *, capacity: int = 1024, max_remembered_bytes: int = 512) -> None:
+        self._capacity = capacity
+        self._max_remembered_bytes = max_remembered_bytes
+        self._by_list: dict[bytes, Facts] = {}
+        self._interned: dict[tuple[object, ...], Facts] = {}
+        # Well-formed header tables, with whether they hold CC or BCC.
+        self._tables: dict[bytes, bool] = {}
+
+    def read_facts(self, payload: bytes) -> Facts:
+        """Check the whole property list of a content header's *payload*, return the facts.
+
+        Raises InternalError for a list that does not decode.
+        """
+        try:
+            steps, comes_once = _plan(payload[_FLAGS_POSITION:_LIST_POSITION])
+            if comes_once:
+                return self._walk(payload, steps)
+            raw = payload[_FLAGS_POSITION:]
+            facts = self._by_list.get(raw)
+            if facts is None:
+                facts = self._walk(payload, steps)
+                if len(raw) <= self._max_remembered_bytes:
+                    _remember(self._by_list, raw, facts, self._capacity)
+            return facts
+        except _UNDECODABLE as error:
+            raise _undecodable(error) from error
+
+    def _walk(self, payload: bytes, steps: tuple[int, ...]) -> Facts:
+        """Step over the list and stop only at what counts: the path of every message_id."""
+        persistent = reply_to_direct = has_cc = False
+        priority = expiration = user_id = None
+        position = _LIST_POSITION
+        end = len(payload)
+        for step in steps:
+            start = position
+            if step >= _TEXT:
+                position += payload[position] + 1
+                text = payload[start + 1 : position].decode()
+                if step == _TEXT:
+                    continue
+                if step == _EXPIRATION:
+                    expiration = text
+                elif step == _USER_ID:
+                    user_id = text
+                else:
+                    reply_to_direct = text.startswith(DIRECT_REPLY_TO)
+            elif step == _DELIVERY_MODE:
+                persistent = payload[position] == _PERSISTENT
+                position += 1
+            elif step == _TIMESTAMP:
+                position += 8
+            elif step == _HEADERS:
+                position += 4 + _unpack_size(payload, position)[0]
+                raw = payload[start:position]
+                known = self._tables.get(raw)
+                has_cc = self._learn_table(raw) if known is None else known
+            else:
+                priority = payload[position]
+                position += 1
+        if position != end:
+            raise IndexError
+        key = (persistent, priority, expiration, user_id, reply_to_direct, has_cc)
+        return self._interned.get(key) or self._intern(Facts(*key))
+
+    def _learn_table(self, raw: bytes) -> bool:
+        validate_table(raw, 0, len(raw))
+        has_cc = False
+        if b"\x02CC" in raw or b"\x03BCC" in raw:
+            # The bytes may also stand in a value or a nested table.
+            table, _ = read_table(raw, 0, len(raw))
+            has_cc = "CC" in table or "BCC" in table
+        if len(raw) <= self._max_remembered_bytes:
+            _remember(self._tables, raw, has_cc, self._capacity)
+        return has_cc
+
+    def _intern(self, facts: Facts) -> Facts:
+        _remember(self._interned, facts, facts, self._capacity)
+        return facts
+
+
+class _Property(Generic[_Value]):
+    """One property of a view: read when asked for, None when absent."""
+
+    def __init__(self, read: Callable[[bytes], _Value]) -> None:
+        self._read = read
+
+    def __set_name__(self, owner: object, name: str) -> None:
+        self._name = name
+
+    def __get__(self, view: "PropertyView", owner: object) -> _Value | None:
+        raw = view.raw(self._name)
+        return None if raw is None else self._read(raw)
+
+
+def _read_text(raw: bytes) -> str:
+    return raw[1:].decode()
+
+
+def _read_number(raw: bytes) -> int:
+    return int.from_bytes(raw, "big")
+
+
+def _read_headers(raw: bytes) -> Table:
+    return read_table(raw, 0, len(raw))[0]
+
+
+class PropertyChanges(TypedDict, total=False):
+    """Properties to set, or to remove with None."""
+
+    content_type: str | None
+    content_encoding: str | None
+    headers: Table | None
+    delivery_mode: int | None
+    priority: int | None
+    correlation_id: str | None
+    reply_to: str | None
+    expiration: str | None
+    message_id: str | None
+    timestamp: int | None
+    type: str | None
+    user_id: str | None
+    app_id: str | None
+    cluster_id: str | None
+
+
+class PropertyView:
+    """The properties in a content header's payload, each read when it is asked for.
+
+    Construction raises InternalError for a list that does not decode.
+    """
+
+    content_type = _Property(_read_text)
+    content_encoding = _Property(_read_text)
+    headers = _Property(_read_headers)
+    delivery_mode = _Property(_read_number)
+    priority = _Property(_read_number)
+    correlation_id = _Property(_read_text)
+    reply_to = _Property(_read_text)
+    expiration = _Property(_read_text)
+    message_id = _Property(_read_text)
+    timestamp = _Property(_read_number)
+    type = _Property(_read_text)
+    user_id = _Property(_read_text)
+    app_id = _Property(_read_text)
+    cluster_id = _Property(_read_text)
+
+    def __init__(self, payload: bytes) -> None:
+        self._payload = payload
+        try:
+            self._extents = _extents(payload)
+        except _UNDECODABLE as error:
+            raise _undecodable(error) from error
+
+    def raw(self, name: str) -> bytes | None:
+        """Return the bytes of the property *name* as they stand in the list."""
+        extent = self._extents.get(name)
+        return None if extent is None else self._payload[slice(*extent)]
+
+    def with_changes(self, **changes: Unpack[PropertyChanges]) -> bytes:
+        """Return the payload with *changes* made; all other properties keep their bytes.
+
+        Raises ValueError for a value that its property cannot carry.
+        """
+        changed: dict[str, object] = dict(changes)
+        flags = 0
+        parts = []
+        for name, flag in _FLAGS.items():
+            if name in changed:
+                value = changed.pop(name)
+                raw = None if value is None else _encode(name, value)
+            else:
+                raw = self.raw(name)
+            if raw is not None:
+                flags |= flag
+                parts.append(raw)
+        if changed:
+            raise ValueError(f"no such property: {', '.join(changed)}")
+        return b"".join([self._payload[:_FLAGS_POSITION], flags.to_bytes(2, "big"), *parts])
+
+
+# What `_walk` does for a property; from _TEXT on it is a short string.
+_HEADERS, _DELIVERY_MODE, _PRIORITY, _TIMESTAMP, _TEXT, _REPLY_TO, _EXPIRATION, _USER_ID = range(8)
+_STEPS: Mapping[str, int] = {
+    "headers": _HEADERS,
+    "delivery_mode": _DELIVERY_MODE,
+    "priority": _PRIORITY,
+    "timestamp": _TIMESTAMP,
+    "reply_to": _REPLY_TO,
+    "expiration": _EXPIRATION,
+    "user_id": _USER_ID,
+}
+# A list with one of these hardly ever comes again; it would push out those that do.
+_ONE_TIME = _FLAGS["correlation_id"] | _FLAGS["message_id"] | _FLAGS["timestamp"]
+_unpack_size = Struct(">I").unpack_from
+_FIXED_SIZES: Mapping[str, int] = {"octet": 1, "timestamp": 8}
+# IndexError: the list ends before, or after, its last property does.
+_UNDECODABLE = (IndexError, StructError, ValueError)
+
+
+def _remember(memory: dict[_Key, _Value], key: _Key, value: _Value, capacity: int) -> None:
+    """Forget all at once when full: the lasting keys are back with their next message."""
+    if len(memory) >= capacity:
+        memory.clear()
+    memory[key] = value
+
+
+def _names(flags: int) -> list[str]:
+    if flags & _RESERVED_FLAGS:
+        raise ValueError("reserved flag set")
+    return [name for name, flag in _FLAGS.items() if flags & flag]
+
+
+@cache
+def _plan(raw_flags: bytes) -> tuple[tuple[int, ...], bool]:
+    """Return the steps through a list with these flags, and whether it is unlikely to repeat."""
+    flags = int.from_bytes(raw_flags, "big")
+    steps = tuple(_STEPS.get(name, _TEXT) for name in _names(flags))
+    return steps, flags & _ONE_TIME != 0
+
+
+def _extents(payload: bytes) -> dict[str, tuple[int, int]]:
+    """Return start and stop of each property."""
+    extents = {}
+    position = _LIST_POSITION
+    for name in _names(payload[_FLAGS_POSITION] << 8 | payload[_FLAGS_POSITION + 1]):
+        stop = _stop(payload, position, _TYPES[name])
+        extents[name] = position, stop
+        position = stop
+    if position != len(payload):
+        raise IndexError
+    return extents
+
+
+def _stop(payload: bytes, position: int, amqp_type: str) -> int:
+    if amqp_type == "table":
+        return validate_table(payload, position, len(payload))
+    if amqp_type in _FIXED_SIZES:
+        return position + _FIXED_SIZES[amqp_type]
+    stop = position + 1 + payload[position]
+    payload[position + 1 : stop].decode()
+    return stop
+
+
+def _undecodable(error: Exception) -> InternalError:
+    reason = "list and flags differ in length" if isinstance(error, IndexError) else error
+    return InternalError(f"cannot decode the message properties: {reason}")
+
+
+def _encode(name: str, value: object) -> bytes:
+    amqp_type = _TYPES[name]
+    if amqp_type == "table":
+        return encode_table(cast("Table", value))
+    if amqp_type == "shortstr":
+        raw = cast("str", value).encode()
+        if len(raw) > SHORT_STRING_MAX:
+            raise ValueError(f"{len(raw)} bytes in the property {name}")
+        return bytes([len(raw)]) + raw
+    try:
+        return cast("int", value).to_bytes(_FIXED_SIZES[amqp_type], "big")
+    except OverflowError:
+        raise ValueError(f"{value} does not fit the property {name}") from None
