@@ -1,0 +1,46 @@
+"""Binding: a rule that leads messages from an exchange to a queue or another exchange."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from leveret.amqp.tables import Field, Table
+
+if TYPE_CHECKING:
+    from leveret.exchanges.exchange import Destination
+
+INTEGER_TAGS = frozenset("bBsuIilL")
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """Source, destination, routing key and arguments.
+
+    Bindings that agree in all four are one binding: the order of the arguments does not count,
+    nor does the width of an integer, which client libraries choose by its value.
+    """
+
+    source: str
+    destination: Destination
+    routing_key: str
+    arguments: Table = field(default_factory=dict, compare=False)
+    canonical_arguments: Hashable = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "canonical_arguments", _canonical_table(self.arguments))
+
+
+def _canonical_table(table: Table) -> Hashable:
+    return frozenset((key, _canonical_field(value)) for key, value in table.items())
+
+
+def _canonical_field(item: Field) -> Hashable:
+    # The tag stays in, as Python takes True, 1 and 1.0 for equal.
+    tag, value = item
+    if isinstance(value, dict):
+        return tag, _canonical_table(value)
+    if isinstance(value, list):
+        return tag, tuple(_canonical_field(element) for element in value)
+    return ("l" if tag in INTEGER_TAGS else tag), value

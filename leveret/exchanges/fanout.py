@@ -1,0 +1,16 @@
+"""Fanout exchange: every binding matches (§3.1.3.2)."""
+
+from collections.abc import Collection
+
+from leveret.amqp.tables import Table
+from leveret.exchanges.exchange import Destination, Exchange
+
+
+class FanoutExchange(Exchange):
+    """Routes to all that is bound, whatever the key."""
+
+    type_name = "fanout"
+
+    def destinations(self, routing_key: str, headers: Table) -> Collection[Destination]:
+        """All destinations."""
+        return self.bindings_by_destination
