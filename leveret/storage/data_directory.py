@@ -1,0 +1,110 @@
+"""The data directory as a whole: one process at a time, one format.
+
+Files of the directory that belong to this module:
+    lock         held with flock by the one process that uses the directory; its pid in decimal
+    format.json  {"format": 1}, the version of everything else in the directory
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from leveret.storage.errors import StorageError
+from leveret.storage.files import make_directory, replace_file, sync_directory
+
+FORMAT = 1
+
+
+class DataDirectoryError(StorageError):
+    """The data directory cannot be used; the message is one line for the operator."""
+
+
+class DirectoryLocked(DataDirectoryError):
+    """Another process uses the data directory."""
+
+
+class UnsupportedDataFormat(DataDirectoryError):
+    """The data directory is of a format that this version does not read."""
+
+
+class DirectoryLock:
+    """The right to use a data directory, from construction to `release` or the end of the process.
+
+    Makes the directory if it is missing. Raises DirectoryLocked if another holder has it, and
+    DataDirectoryError if it cannot be made or written.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        with _explained(directory):
+            for parent in make_directory(directory):
+                sync_directory(parent)
+            self._descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o640)
+            try:
+                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                os.ftruncate(self._descriptor, 0)
+                os.pwrite(self._descriptor, b"%d\n" % os.getpid(), 0)
+            except BlockingIOError:
+                holder = os.pread(self._descriptor, 20, 0).decode("ascii", "replace").strip()
+                os.close(self._descriptor)
+                raise DirectoryLocked(
+                    f"data directory {directory} is in use by process {holder or 'unknown'}"
+                ) from None
+            except OSError:
+                os.close(self._descriptor)
+                raise
+
+    def release(self) -> None:
+        """Let the next process in."""
+        # The file stays: one made anew could be locked beside a holder of the old one.
+        os.close(self._descriptor)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.release()
+
+
+def check_format(data_dir: Path) -> None:
+    """Make sure that this version reads *data_dir*, and mark a new one with the current format.
+
+    Raises UnsupportedDataFormat, or DataDirectoryError if the mark cannot be read or written.
+    """
+    path = data_dir / "format.json"
+    with _explained(data_dir):
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError:
+            if (data_dir / "metadata.sqlite").exists():
+                raise UnsupportedDataFormat(f"{path} is missing beside existing data") from None
+            replace_file(path, json.dumps({"format": FORMAT}).encode() + b"\n")
+            return
+    try:
+        found = json.loads(content)["format"]
+    except (ValueError, TypeError, KeyError):
+        found = None
+    if type(found) is not int or found < 1:
+        raise UnsupportedDataFormat(f'{path} is damaged: expected {{"format": {FORMAT}}}')
+    if found > FORMAT:
+        raise UnsupportedDataFormat(
+            f"data directory {data_dir} has format {found} of a newer leveret; "
+            f"this one reads up to {FORMAT}"
+        )
+
+
+@contextlib.contextmanager
+def _explained(directory: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise DataDirectoryError(f"data directory {directory} cannot be used: {error}") from error

@@ -1,0 +1,258 @@
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from leveret.storage.data_directory import DataDirectoryError
+from leveret.storage.metadata import (
+    BindingRow,
+    Change,
+    Definitions,
+    DeleteBinding,
+    DeleteExchange,
+    DeletePermission,
+    DeleteQueue,
+    DeleteUser,
+    DeleteVHost,
+    ExchangeRow,
+    MetadataDamaged,
+    MetadataStore,
+    PermissionRow,
+    PutBinding,
+    PutExchange,
+    PutPermission,
+    PutQueue,
+    PutUser,
+    PutVHost,
+    QueueRow,
+    UserRow,
+    VHostRow,
+)
+
+VHOST = VHostRow(1, "/")
+EXCHANGE = ExchangeRow(1, "orders", "topic", True, False, True, b"\x00\xff")
+QUEUE = QueueRow(1, 1, "mail", "classic", True, False, False, b"\x01")
+BINDING = BindingRow(1, "orders", "mail", "queue", "#", b"\x02")
+USER = UserRow("guest", "hash", "rabbit_password_hashing_sha256", "administrator")
+PERMISSION = PermissionRow("guest", 1, ".*", "^$", "a|b")
+EVERYTHING = [
+    PutVHost(VHOST),
+    PutExchange(EXCHANGE),
+    PutQueue(QUEUE),
+    PutBinding(BINDING),
+    PutUser(USER),
+    PutPermission(PERMISSION),
+]
+NOTHING = Definitions([], [], [], [], [], [], next_vhost_id=1, next_queue_id=1)
+
+
+def change(path: Path, *changes: Change) -> Definitions:
+    """Apply the changes and read all back after closing and opening the file."""
+    store = MetadataStore(path)
+    store.apply(changes)
+    store.close()
+    return load(path)
+
+
+def load(path: Path) -> Definitions:
+    with closing(MetadataStore(path)) as store:
+        return store.load()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "metadata.sqlite"
+
+
+def test_new_store_is_empty(path: Path) -> None:
+    assert load(path) == NOTHING
+    assert load(path) == NOTHING
+
+
+def test_rows_come_back_as_they_went_in(path: Path) -> None:
+    found = change(path, *EVERYTHING)
+    assert found == Definitions([VHOST], [EXCHANGE], [QUEUE], [BINDING], [USER], [PERMISSION], 2, 2)
+    assert [type(getattr(found.exchanges[0], field.name)) for field in fields(ExchangeRow)] == [
+        field.type for field in fields(ExchangeRow)
+    ]
+
+
+@settings(deadline=None, max_examples=30)
+@given(name=st.text(), routing_key=st.text(), arguments=st.binary())
+def test_names_and_arguments_are_kept_exactly(
+    tmp_path_factory: pytest.TempPathFactory, name: str, routing_key: str, arguments: bytes
+) -> None:
+    row = BindingRow(1, name, name, "queue", routing_key, arguments)
+    path = tmp_path_factory.mktemp("names") / "metadata.sqlite"
+    assert change(path, PutBinding(row)).bindings == [row]
+    assert change(path, DeleteBinding(row)).bindings == []
+
+
+def test_put_replaces_the_row_of_the_same_identity_alone(path: Path) -> None:
+    change(path, *EVERYTHING)
+    renamed, password = VHostRow(1, "prod"), replace(USER, password_hash="new")
+    exchange, queue = replace(EXCHANGE, type="fanout"), replace(QUEUE, auto_delete=True)
+    permission = replace(PERMISSION, read="")
+    found = change(
+        path,
+        PutVHost(renamed),
+        PutExchange(exchange),
+        PutQueue(queue),
+        PutBinding(BINDING),
+        PutUser(password),
+        PutPermission(permission),
+    )
+    assert found == Definitions(
+        [renamed], [exchange], [queue], [BINDING], [password], [permission], 2, 2
+    )
+
+
+def test_bindings_that_differ_in_any_field_are_different(path: Path) -> None:
+    bindings = [
+        BINDING,
+        replace(BINDING, vhost_id=2),
+        replace(BINDING, source="s"),
+        replace(BINDING, destination="d"),
+        replace(BINDING, destination_type="exchange"),
+        replace(BINDING, routing_key="k"),
+        replace(BINDING, arguments=b""),
+    ]
+    found = change(path, *map(PutBinding, bindings))
+    assert len(found.bindings) == len(bindings)
+    for i, binding in enumerate(bindings, 1):
+        found = change(path, DeleteBinding(binding))
+        assert set(found.bindings) == set(bindings[i:])
+
+
+def test_deleting_a_queue_removes_the_bindings_to_it(path: Path) -> None:
+    others = [
+        replace(BINDING, destination_type="exchange"),
+        replace(BINDING, destination="other"),
+        replace(BINDING, vhost_id=2),
+    ]
+    change(path, *EVERYTHING, *map(PutBinding, others))
+    found = change(path, DeleteQueue(QUEUE.id))
+    assert found.queues == []
+    assert set(found.bindings) == set(others)
+
+
+def test_deleting_an_exchange_removes_the_bindings_from_and_to_it(path: Path) -> None:
+    others = [
+        replace(BINDING, source="other", destination="orders"),
+        replace(BINDING, vhost_id=2),
+    ]
+    to_it = replace(BINDING, source="other", destination="orders", destination_type="exchange")
+    change(path, *EVERYTHING, PutBinding(to_it), *map(PutBinding, others))
+    found = change(path, DeleteExchange(1, "orders"))
+    assert found.exchanges == []
+    assert set(found.bindings) == set(others)
+
+
+def test_deleting_a_vhost_removes_all_in_it_but_no_user(path: Path) -> None:
+    change(path, *EVERYTHING)
+    other = ExchangeRow(2, "e", "direct", True, False, False)
+    found = change(path, PutVHost(VHostRow(2, "two")), PutExchange(other), DeleteVHost(1))
+    assert found == Definitions([VHostRow(2, "two")], [other], [], [], [USER], [], 3, 2)
+
+
+def test_deleting_a_user_removes_the_permissions_of_that_user(path: Path) -> None:
+    other = replace(PERMISSION, user="other")
+    found = change(path, *EVERYTHING, PutPermission(other), DeleteUser("guest"))
+    assert found.users == []
+    assert found.permissions == [other]
+
+
+def test_permission_is_deleted_in_one_vhost(path: Path) -> None:
+    other = replace(PERMISSION, vhost_id=2)
+    found = change(path, *EVERYTHING, PutPermission(other), DeletePermission("guest", 1))
+    assert found.permissions == [other]
+    assert found.users == [USER]
+
+
+def test_ids_are_not_used_again_after_a_delete_and_a_restart(path: Path) -> None:
+    change(path, PutQueue(replace(QUEUE, id=41)), PutVHost(VHostRow(7, "seven")))
+    found = change(path, DeleteQueue(41), DeleteVHost(7))
+    assert (found.queues, found.vhosts) == ([], [])
+    assert (found.next_queue_id, found.next_vhost_id) == (42, 8)
+
+
+def test_queue_declared_again_under_its_name_has_only_its_new_bindings(path: Path) -> None:
+    change(path, *EVERYTHING)
+    again, key = replace(QUEUE, id=2), replace(BINDING, routing_key="new")
+    found = change(path, DeleteQueue(1), PutQueue(again), PutBinding(key))
+    assert found.queues == [again]
+    assert found.bindings == [key]
+
+
+def test_changes_are_made_all_or_none(path: Path) -> None:
+    store = MetadataStore(path)
+    impossible = PutQueue(replace(QUEUE, id=2, name=None))  # type: ignore[arg-type]  # the point
+    with pytest.raises(sqlite3.IntegrityError):
+        store.apply([PutQueue(QUEUE), impossible])
+    assert store.load() == NOTHING
+    store.apply([PutQueue(QUEUE)])
+    store.close()
+    assert load(path).queues == [QUEUE]
+
+
+def test_applied_changes_survive_the_kill_of_the_process(path: Path) -> None:
+    script = """
+import os, signal, sys
+from pathlib import Path
+from leveret.storage.metadata import MetadataStore, PutVHost, VHostRow
+
+MetadataStore(Path(sys.argv[1])).apply([PutVHost(VHostRow(1, "/"))])
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    subprocess.run([sys.executable, "-c", script, str(path)], check=False)
+    assert load(path).vhosts == [VHOST]
+
+
+def test_changes_go_to_the_write_ahead_log(path: Path) -> None:
+    store = MetadataStore(path)
+    store.apply(EVERYTHING)
+    assert path.with_name("metadata.sqlite-wal").stat().st_size > 0
+    store.close()
+
+
+def test_start_with_nothing_to_migrate_spares_the_import_of_sqlite_utils(path: Path) -> None:
+    change(path, *EVERYTHING)
+    script = """
+import sys
+from pathlib import Path
+from leveret.storage.metadata import MetadataStore
+
+MetadataStore(Path(sys.argv[1])).load()
+sys.exit("sqlite_utils" in sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", script, str(path)], check=True)
+
+
+@pytest.mark.parametrize("damage", [b"no database at all", bytes(5000)])
+def test_file_that_is_no_database_is_damaged(path: Path, damage: bytes) -> None:
+    path.write_bytes(damage)
+    with pytest.raises(MetadataDamaged) as error:
+        load(path)
+    assert str(error.value) == f"{path} is damaged: file is not a database"
+
+
+def test_overwritten_pages_are_damage(path: Path) -> None:
+    rows = [replace(QUEUE, id=i, name=f"queue {i}") for i in range(1, 1001)]
+    change(path, *map(PutQueue, rows))
+    with path.open("r+b") as file:
+        file.seek(4096)
+        file.write(b"\xff" * (path.stat().st_size - 4096))
+    with pytest.raises(MetadataDamaged, match="is damaged: database disk image is malformed"):
+        load(path)
+
+
+def test_file_that_cannot_be_opened_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(DataDirectoryError) as error:
+        MetadataStore(tmp_path)
+    assert str(error.value) == f"{tmp_path} cannot be read: unable to open database file"
