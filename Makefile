@@ -13,7 +13,7 @@ run: $(VENV)/run.stamp
 	$(BIN)/leveret serve $(ARGS)
 
 test: $(VENV)/dev.stamp
-	$(BIN)/python -m tests.system_packages || true
+	$(BIN)/python tests/system_packages.py
 	$(BIN)/pytest $(ARGS)
 
 # Without the tests that start processes under load.

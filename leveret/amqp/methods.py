@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from struct import Struct
 from struct import error as StructError
-from typing import ClassVar, TypeAlias
+from typing import ClassVar, TypeAlias, TypeVar
 
 from pamqp import base, commands
 
@@ -23,6 +23,7 @@ from leveret.amqp.errors import CommandInvalid, FrameError
 from leveret.amqp.tables import encode_table, read_table, table_of
 
 Method: TypeAlias = base.Frame
+AnyMethod = TypeVar("AnyMethod", bound=Method)
 
 
 class Access:
@@ -105,6 +106,17 @@ def decode_method(payload: bytes) -> Method:
         raise _undecodable(payload) from error
     if position != len(payload):
         raise _undecodable(payload)
+    return method
+
+
+def build_method(method_class: type[AnyMethod], **arguments: object) -> AnyMethod:
+    """A method with exactly these arguments.
+
+    For methods that carry names: pamqp's constructors refuse many that RabbitMQ takes.
+    """
+    method = method_class.__new__(method_class)
+    for name, value in arguments.items():
+        setattr(method, name, value)
     return method
 
 

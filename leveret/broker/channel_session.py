@@ -1,0 +1,311 @@
+"""ChannelSession: the broker's side of one channel: publishing, delivering, settling.
+
+The hot methods (`publish`, `ack`, `deliver`) are here; every other method is a function in
+`handlers_*`, found by its class.
+"""
+
+from typing import TYPE_CHECKING
+
+from pamqp import commands
+from pamqp.base import Frame as Method
+
+from leveret.amqp.constants import ReplyCode
+from leveret.amqp.errors import CommandInvalid, PreconditionFailed
+from leveret.amqp.fastpath import encode_deliver_prefix, encode_deliveries, encode_return
+from leveret.amqp.message import (
+    address_content,
+    channel_number,
+    encode_attributes,
+    head_length,
+)
+from leveret.amqp.methods import build_method
+from leveret.amqp.properties import Facts, PropertyView
+from leveret.amqp.tables import Table
+from leveret.broker.confirms import ConfirmTracker
+from leveret.broker.handlers import HANDLERS
+from leveret.broker.routes import MANDATORY, Route
+from leveret.broker.transactions import Transaction
+from leveret.broker.turn import Turn
+from leveret.broker.unacked import Delivery, Holder, UnackedLedger, grouped
+from leveret.broker.vhost import VHost
+from leveret.queues.classic import ClassicQueue
+from leveret.queues.consumers import UNLIMITED, Consumer
+from leveret.storage.batch import Batch
+
+if TYPE_CHECKING:
+    from leveret.broker.session import Session
+
+
+class ChannelSession:
+    """One channel. Implements `ChannelReceiver` for the protocol and `Outlet` for queues."""
+
+    __slots__ = (
+        "_frame_max",
+        "_prefixes",
+        "_turn",
+        "confirms",
+        "consumers",
+        "flow_active",
+        "last_queue_name",
+        "number",
+        "prefetch",
+        "session",
+        "shared_prefetch",
+        "transaction",
+        "unacked",
+        "vhost",
+    )
+
+    def __init__(self, number: int, session: "Session", vhost: VHost, turn: Turn) -> None:
+        self.number = number
+        self.session = session
+        self.vhost = vhost
+        self._turn = turn
+        tuning = session.connection.tuning
+        # Publishers send frames of at most what we offered; only a consumer with less needs care.
+        self._frame_max = tuning.frame_max if tuning.frame_max < session.offered_frame_max else 0
+        self._prefixes: dict[tuple[str, int], bytes] = {}
+        self.consumers: dict[str, tuple[Consumer, ClassicQueue, Holder]] = {}
+        self.unacked = UnackedLedger()
+        self.confirms: ConfirmTracker | None = None
+        self.transaction: Transaction | None = None
+        self.prefetch = 0
+        self.shared_prefetch = 0
+        self.flow_active = True
+        self.last_queue_name = ""
+
+    # ---- publish
+
+    def publish(
+        self, method: bytes, facts: Facts, contents: list[bytes], content_length: int
+    ) -> None:
+        """Route a run of messages and append it to its queues."""
+        route = self.vhost.routes.find(method)
+        if facts.user_id is not None:
+            self._check_user_id(facts.user_id)
+        if self.transaction is not None:
+            self.transaction.publish(route, facts, contents, content_length)
+        else:
+            self.enqueue(route, facts, contents, content_length)
+
+    def enqueue(
+        self, route: Route, facts: Facts, contents: list[bytes], content_length: int
+    ) -> None:
+        """Append a routed run to its queues, return what is unroutable, count the confirms."""
+        queues = route.queues
+        if queues is None:
+            self._enqueue_by_headers(route, facts, contents)
+            return
+        if queues:
+            self._append(queues, route, facts, contents, content_length)
+        elif route.bits & MANDATORY:
+            self._return(route, contents)
+        if self.confirms is not None:
+            self._count(len(contents), durable=facts.persistent and route.reaches_disk)
+
+    def _append(
+        self,
+        queues: tuple[ClassicQueue, ...],
+        route: Route,
+        facts: Facts,
+        contents: list[bytes],
+        content_length: int,
+    ) -> None:
+        head = route.head
+        turn = self._turn
+        messages = [head + content for content in contents]
+        length = len(head) + content_length if content_length else 0
+        attributes = encode_attributes(len(head), self.number, transient=not facts.persistent)
+        for queue in queues:
+            queue.publish(messages, attributes, length, turn.now_ms)
+            turn.touch(queue)
+
+    def _enqueue_by_headers(self, route: Route, facts: Facts, contents: list[bytes]) -> None:
+        for content in contents:
+            queues = self.vhost.routes.queues(route, _headers(content))
+            if queues:
+                self._append(queues, route, facts, [content], len(content))
+            elif route.bits & MANDATORY:
+                self._return(route, [content])
+            if self.confirms is not None:
+                durable = any(queue.declaration.is_durable for queue in queues)
+                self._count(1, durable=facts.persistent and durable)
+
+    def _return(self, route: Route, contents: list[bytes]) -> None:
+        code = ReplyCode.NO_ROUTE
+        for content in contents:
+            message = route.head + content
+            self.session.send(encode_return(self.number, code, code.name, message, len(route.head)))
+
+    def _count(self, count: int, *, durable: bool) -> None:
+        confirms = self.confirms
+        assert confirms is not None
+        confirms.publish(count, durable=durable)
+        self._turn.confirm(confirms)
+
+    def _check_user_id(self, user_id: str) -> None:
+        user = self.session.user
+        assert user is not None
+        if user_id != user.name and "impersonator" not in user.tags:
+            raise PreconditionFailed(
+                f"user_id property set to '{user_id}' but authenticated user was '{user.name}'"
+            )
+
+    # ---- deliver (Outlet)
+
+    def credit(self) -> int:
+        """How many more deliveries the socket and the channel's own limits allow."""
+        if not self.session.has_room or not self.flow_active:
+            return 0
+        if self.shared_prefetch:
+            return self.shared_prefetch - len(self.unacked)
+        return UNLIMITED
+
+    @property
+    def has_shared_limit(self) -> bool:
+        """Is there a prefetch limit for the channel as a whole?"""
+        return self.shared_prefetch > 0
+
+    def deliver(
+        self, consumer: Consumer, batch: Batch, offsets: range, *, redelivered: bool
+    ) -> None:
+        """Send a batch to one of the channel's consumers."""
+        head = head_length(batch.attributes)
+        messages, length = self.addressed(batch)
+        if redelivered:
+            messages = [b"\x01" + message[1:] for message in messages]
+        count = len(messages)
+        first_tag = self.unacked.issue(count)
+        if not consumer.no_ack:
+            self.unacked.add(first_tag, self.consumers[consumer.tag][2], offsets)
+            consumer.unacked += count
+        key = consumer.tag, head
+        prefix = self._prefixes.get(key)
+        if prefix is None:
+            prefix = encode_deliver_prefix(self.number, consumer.tag.encode(), head)
+            self._prefixes[key] = prefix
+        self.session.send(encode_deliveries(prefix, first_tag, messages, length))
+
+    def addressed(self, batch: Batch) -> tuple[list[bytes], int]:
+        """The messages of *batch* as this channel sends them, and their length or 0."""
+        start = head_length(batch.attributes)
+        fits = not self._frame_max or (
+            (batch.payload_length or max(map(len, batch.payloads))) - start <= self._frame_max
+        )
+        if fits and channel_number(batch.attributes) == self.number:
+            return batch.payloads, batch.payload_length
+        number, frame_max = self.number, self._frame_max
+        messages = [address_content(m, start, number, frame_max) for m in batch.payloads]
+        # Cutting frames anew changes the length of those that are cut.
+        return messages, batch.payload_length if fits else 0
+
+    def cancelled(self, consumer: Consumer) -> None:
+        """A consumed queue is gone."""
+        self.consumers.pop(consumer.tag, None)
+        if self.session.has_capability("consumer_cancel_notify"):
+            self.session.send_method(
+                self.number,
+                build_method(commands.Basic.Cancel, consumer_tag=consumer.tag, nowait=True),
+            )
+
+    # ---- settle
+
+    def ack(self, tags: list[int]) -> None:
+        """basic.ack of single deliveries."""
+        if self.transaction is not None:
+            for tag in tags:
+                self.transaction.settle(self.unacked, tag, multiple=False, requeue=False)
+            return
+        for holder, offsets in self.unacked.take(tags):
+            self._settle(holder, offsets, requeue=False)
+
+    def settle_one(self, tag: int, *, requeue: bool) -> None:
+        """Ack, reject or requeue one delivery. Raises PreconditionFailed for an unknown tag."""
+        for holder, offsets in self.unacked.take([tag]):
+            self._settle(holder, offsets, requeue=requeue)
+
+    def settle_up_to(self, tag: int, *, requeue: bool) -> None:
+        """Ack, reject or requeue all deliveries up to *tag*; 0 is all there are."""
+        self._settle_all(self.unacked.take_multiple(tag), requeue=requeue)
+
+    def _settle_all(self, deliveries: list[Delivery], *, requeue: bool) -> None:
+        for holder, offsets in grouped(deliveries):
+            self._settle(holder, offsets, requeue=requeue)
+
+    def _settle(self, holder: Holder, offsets: list[int], *, requeue: bool) -> None:
+        queue, consumer = holder
+        if consumer is not None:
+            consumer.unacked -= len(offsets)
+        if self.vhost.queues.get(queue.name) is not queue:
+            return  # deleted meanwhile: its deliveries may still be settled, to no effect
+        if requeue:
+            queue.requeue(offsets)
+        else:
+            queue.settle(offsets)
+        self._turn.touch(queue)
+        if self.shared_prefetch:
+            self.wake_consumers()
+
+    def requeue_all(self) -> None:
+        """Everything outstanding becomes ready again, at its old place."""
+        self._settle_all(self.unacked.take_all(), requeue=True)
+
+    def wake_consumers(self) -> None:
+        """Look again at the queues of this channel's consumers."""
+        for _, queue, _ in self.consumers.values():
+            self._turn.touch(queue)
+
+    # ---- the rest
+
+    def method(self, method: Method) -> None:
+        """Any method but publish and plain ack."""
+        handler = HANDLERS.get(type(method))
+        if handler is None:
+            raise CommandInvalid("unimplemented method")
+        handler(self, method)
+
+    def send(self, method: Method) -> None:
+        """Reply on this channel."""
+        self.session.send_method(self.number, method)
+
+    def reply(self, method: Method, *, nowait: bool, durable: bool) -> None:
+        """Reply unless *nowait*; if something *durable* changed, not before it is on disk."""
+        if nowait:
+            if durable:
+                self._turn.wait_for_commit()
+        elif durable:
+            self.session.commit_then(lambda: self.send(method))
+        else:
+            self.send(method)
+
+    def commit_logs_then(self, method: Method) -> None:
+        """Reply once what this turn wrote is on disk."""
+        self.session.commit_then(lambda: self.send(method), logs=True)
+
+    def confirm_select(self) -> None:
+        """Enter confirm mode; once is enough."""
+        if self.confirms is None:
+            self.confirms = ConfirmTracker(
+                self.number, send=self._send_confirm, fail=self.session.fail
+            )
+
+    def _send_confirm(self, frame: bytes) -> None:
+        channel = self.session.connection.channels.get(self.number)
+        if channel is not None and channel.receiver is self and channel.is_open:
+            self.session.send(frame)
+
+    def closed(self) -> None:
+        """The channel is gone: its consumers first, so that nothing comes back to them."""
+        consumers, self.consumers = self.consumers, {}
+        deliveries = self.unacked.take_all()
+        for consumer, queue, _ in consumers.values():
+            if consumer in list(queue.consumers):
+                queue.consumers.remove(consumer)
+        self._settle_all(deliveries, requeue=True)
+        for _, queue, _ in consumers.values():
+            self.vhost.drop_if_unused(queue)
+
+
+def _headers(content: bytes) -> Table:
+    size = int.from_bytes(content[3:7], "big")
+    return PropertyView(content[7 : 7 + size]).headers or {}

@@ -1,0 +1,109 @@
+"""Methods of the class queue (§1.7)."""
+
+from typing import TYPE_CHECKING
+
+from pamqp import commands
+
+from leveret.amqp.errors import NotFound
+from leveret.amqp.methods import build_method
+from leveret.broker.handlers_exchange import arguments_of, check_not_default, plain_name
+from leveret.queues.declaration import QueueDeclaration
+
+if TYPE_CHECKING:
+    from leveret.broker.channel_session import ChannelSession
+
+
+def declare(channel: "ChannelSession", method: commands.Queue.Declare) -> None:
+    """Make a queue, or check that one exists; declare-ok tells its name and counts."""
+    name = plain_name(method.queue)
+    session = channel.session
+    durable = False
+    if method.passive:
+        queue = channel.vhost.queue(queue_name(channel, name), session)
+    else:
+        declaration = QueueDeclaration(
+            name,
+            durable=bool(method.durable),
+            exclusive=bool(method.exclusive),
+            auto_delete=bool(method.auto_delete),
+            arguments=arguments_of(method.arguments),
+        )
+        queue, durable = channel.vhost.declare_queue(declaration, session)
+        if queue.owner is session:
+            session.exclusive_queues[queue] = None
+    channel.last_queue_name = queue.name
+    queue.flush()
+    reply = build_method(
+        commands.Queue.DeclareOk,
+        queue=queue.name,
+        message_count=queue.ready.count,
+        consumer_count=len(queue.consumers),
+    )
+    channel.reply(reply, nowait=bool(method.nowait), durable=durable)
+
+
+def bind(channel: "ChannelSession", method: commands.Queue.Bind) -> None:
+    """Bind a queue to an exchange; no queue name is the queue declared last (§1.7.2.3)."""
+    check_not_default(method.exchange)
+    name = queue_name(channel, method.queue)
+    key = method.routing_key
+    if not method.queue and not key:
+        key = name
+    queue = channel.vhost.queue(name, channel.session)
+    durable = channel.vhost.bind(
+        plain_name(method.exchange), queue, key, arguments_of(method.arguments)
+    )
+    channel.reply(commands.Queue.BindOk(), nowait=bool(method.nowait), durable=durable)
+
+
+def unbind(channel: "ChannelSession", method: commands.Queue.Unbind) -> None:
+    """Undo a binding; a missing binding, queue or exchange is fine."""
+    check_not_default(method.exchange)
+    name = queue_name(channel, method.queue)
+    key = method.routing_key
+    if not method.queue and not key:
+        key = name
+    durable = name in channel.vhost.queues and channel.vhost.unbind(
+        plain_name(method.exchange),
+        channel.vhost.queue(name, channel.session),
+        key,
+        arguments_of(method.arguments),
+    )
+    channel.reply(commands.Queue.UnbindOk(), nowait=False, durable=durable)
+
+
+def purge(channel: "ChannelSession", method: commands.Queue.Purge) -> None:
+    """Drop what is ready; what was delivered stays."""
+    queue = channel.vhost.queue(queue_name(channel, method.queue), channel.session)
+    queue.flush()
+    count = queue.purge()
+    channel.vhost.turn.touch(queue)
+    channel.reply(commands.Queue.PurgeOk(count), nowait=bool(method.nowait), durable=False)
+
+
+def delete(channel: "ChannelSession", method: commands.Queue.Delete) -> None:
+    """Remove a queue; delete-ok tells how many messages went with it."""
+    count, durable = channel.vhost.delete_queue(
+        queue_name(channel, method.queue),
+        channel.session,
+        if_unused=bool(method.if_unused),
+        if_empty=bool(method.if_empty),
+    )
+    channel.reply(commands.Queue.DeleteOk(count), nowait=bool(method.nowait), durable=durable)
+
+
+def queue_name(channel: "ChannelSession", name: str) -> str:
+    """*name*, or for no name the queue that this channel declared last. Raises NotFound."""
+    name = plain_name(name) or channel.last_queue_name
+    if not name:
+        raise NotFound("no previously declared queue")
+    return name
+
+
+HANDLERS = {
+    commands.Queue.Declare: declare,
+    commands.Queue.Bind: bind,
+    commands.Queue.Unbind: unbind,
+    commands.Queue.Purge: purge,
+    commands.Queue.Delete: delete,
+}

@@ -1,0 +1,86 @@
+"""QueuePool: makes the queues of one vhost and hands each its store and path.
+
+A durable queue lies in `<vhost directory>/queues/<queue id>`; ids are never reused, so what is
+left of a deleted queue can never be taken for a new one of the same name.
+"""
+
+import logging
+import shutil
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from leveret.broker.definitions import decode_arguments
+from leveret.queues.classic import ClassicQueue
+from leveret.queues.declaration import QueueDeclaration
+from leveret.queues.ready import ReadyList
+from leveret.queues.store import CacheBudget, DurableStore, MemoryStore
+from leveret.storage.log import LogOptions, SegmentLog
+from leveret.storage.metadata import QueueRow
+from leveret.storage.recovery import recover
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class StorageSettings:
+    """What the logs of all queues share."""
+
+    log_options: LogOptions
+    budget: CacheBudget
+    clock_ms: Callable[[], int]
+
+
+class QueuePool:
+    """Makes new queues, and those that the definitions name."""
+
+    __slots__ = ("_directory", "_next_id", "_settings")
+
+    def __init__(
+        self, directory: Path, settings: StorageSettings, next_id: Callable[[], int]
+    ) -> None:
+        self._directory = directory
+        self._settings = settings
+        self._next_id = next_id
+
+    def create(self, declaration: QueueDeclaration, owner: object | None) -> ClassicQueue:
+        """A new, empty queue; durable if it is to outlive the broker."""
+        if not declaration.is_durable:
+            return ClassicQueue(declaration, MemoryStore(), ReadyList(0), owner=owner)
+        queue_id = self._next_id()
+        settings = self._settings
+        log = SegmentLog(self._path(queue_id), settings.log_options, settings.clock_ms)
+        store = DurableStore(log, settings.budget, log.next_offset)
+        return ClassicQueue(declaration, store, ReadyList(log.next_offset), queue_id=queue_id)
+
+    def restore(self, row: QueueRow) -> ClassicQueue:
+        """The queue of *row*, with the messages that its log holds. Raises StorageError."""
+        settings = self._settings
+        log, found = recover(self._path(row.id), settings.log_options, settings.clock_ms)
+        for line in found.report:
+            logger.warning("recovered: queue=%s: %s", row.name, line)
+        ready = ReadyList(log.next_offset)
+        ready.restore(found.ready, found.delivered)
+        declaration = QueueDeclaration(
+            row.name,
+            durable=row.durable,
+            exclusive=row.exclusive,
+            auto_delete=row.auto_delete,
+            arguments=decode_arguments(row.arguments),
+        )
+        store = DurableStore(log, settings.budget, ready.cursor)
+        return ClassicQueue(declaration, store, ready, queue_id=row.id)
+
+    def sweep(self, known: Iterable[int]) -> None:
+        """Remove the directories of queues that the definitions do not name any more."""
+        queues = self._directory / "queues"
+        if not queues.is_dir():
+            return
+        names = {str(queue_id) for queue_id in known}
+        for path in queues.iterdir():
+            if path.name not in names:
+                logger.info("removing what is left of a deleted queue: %s", path.name)
+                shutil.rmtree(path)
+
+    def _path(self, queue_id: int) -> Path:
+        return self._directory / "queues" / str(queue_id)

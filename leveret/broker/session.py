@@ -1,0 +1,311 @@
+"""Session: one client connection as the broker sees it: its user, vhost and exclusive queues.
+
+It receives what the protocol state machine (`amqp.connection`) makes of the client's bytes, and
+owns nothing of the socket but a `Transport` to write to.
+"""
+
+import logging
+import platform
+from collections.abc import Callable
+from typing import Protocol, cast
+
+from pamqp import commands
+from pamqp.base import Frame as Method
+
+from leveret import __version__
+from leveret.amqp.channel import ChannelReceiver
+from leveret.amqp.connection import Connection, ConnectionState
+from leveret.amqp.errors import (
+    AmqpError,
+    ConnectionForced,
+    HardError,
+    InternalError,
+    LoginRefused,
+    NotAllowed,
+    SoftError,
+)
+from leveret.amqp.methods import build_method
+from leveret.amqp.properties import FactsReader
+from leveret.amqp.sasl import Credentials, MalformedResponse, parse_amqplain, parse_plain
+from leveret.amqp.tables import Field, Table, table_of
+from leveret.amqp.tuning import Tuning
+from leveret.broker.channel_session import ChannelSession
+from leveret.broker.turn import Turn
+from leveret.broker.users import LoginRefusedReason, User
+from leveret.broker.vhost import VHost
+from leveret.queues.classic import ClassicQueue
+
+logger = logging.getLogger(__name__)
+
+OUTPUT_LIMIT = 512 * 1024
+"""Bytes collected for one connection in a turn before its consumers must wait for the next."""
+
+SERVER_PROPERTIES = table_of(
+    {
+        "capabilities": {
+            "publisher_confirms": True,
+            "exchange_exchange_bindings": True,
+            "basic.nack": True,
+            "consumer_cancel_notify": True,
+            "authentication_failure_close": True,
+            "per_consumer_qos": True,
+        },
+        "cluster_name": f"leveret@{platform.node()}",
+        "copyright": "the leveret authors",
+        "information": "Apache License 2.0",
+        "platform": f"Python {platform.python_version()}",
+        "product": "leveret",
+        "version": __version__,
+    }
+)
+
+MECHANISMS = {"PLAIN": parse_plain, "AMQPLAIN": parse_amqplain}
+
+
+class Transport(Protocol):
+    """The socket of a session."""
+
+    def write(self, data: bytes | bytearray) -> None:
+        """Send *data* behind what was sent before."""
+
+    def released(self) -> None:
+        """The connection reads again after a hold."""
+
+    def finish(self, linger_s: float) -> None:
+        """Close once everything is sent, after waiting *linger_s* for the peer to do so."""
+
+
+class LoginRules(Protocol):
+    """Who may log in, and which vhosts there are."""
+
+    def authenticate(self, credentials: Credentials, *, is_loopback: bool) -> User:
+        """The user with these credentials. Raises LoginRefusedReason."""
+
+    def vhost(self, name: str) -> VHost | None:
+        """The vhost called *name*."""
+
+
+class Session:
+    """One connection. Implements `ConnectionReceiver`; made for each accepted socket."""
+
+    __slots__ = (
+        "_capabilities",
+        "_mechanism",
+        "_rules",
+        "_transport",
+        "_turn",
+        "blocked_output",
+        "connection",
+        "exclusive_queues",
+        "is_loopback",
+        "offered_frame_max",
+        "output_size",
+        "peer",
+        "user",
+        "vhost",
+    )
+
+    def __init__(
+        self,
+        transport: Transport,
+        rules: LoginRules,
+        turn: Turn,
+        *,
+        tuning: Tuning,
+        facts_reader: FactsReader,
+        max_message_size: int,
+        peer: str,
+        is_loopback: bool,
+    ) -> None:
+        self._transport = transport
+        self._rules = rules
+        self._turn = turn
+        self.connection = Connection(self, tuning, facts_reader, max_message_size)
+        self.offered_frame_max = tuning.frame_max
+        self.peer = peer
+        self.is_loopback = is_loopback
+        self.user: User | None = None
+        self.vhost: VHost | None = None
+        self.exclusive_queues: dict[ClassicQueue, None] = {}
+        self.output_size = 0
+        self.blocked_output = False
+        self._capabilities: Table = {}
+        self._mechanism = ""
+
+    # ---- in, out
+
+    def receive_data(self, data: bytes) -> None:
+        """Bytes from the socket."""
+        self.connection.receive_data(data)
+        if self.connection.output:
+            self._turn.output(self)
+
+    def send(self, data: bytes | bytearray) -> None:
+        """Add bytes to the output of this turn."""
+        self.connection.output.append(data)
+        self.output_size += len(data)
+        self._turn.output(self)
+
+    def send_method(self, number: int, method: Method) -> None:
+        """Add a method to the output of this turn."""
+        self.connection.send(number, method)
+        self._turn.output(self)
+
+    def flush(self) -> None:
+        """Hand the output of this turn to the socket, in one piece."""
+        output = self.connection.output
+        self.output_size = 0
+        if output:
+            self.connection.output = []
+            self._transport.write(output[0] if len(output) == 1 else b"".join(output))
+
+    @property
+    def has_room(self) -> bool:
+        """May more deliveries be added in this turn?"""
+        return not self.blocked_output and self.output_size < OUTPUT_LIMIT
+
+    def pause_output(self) -> None:
+        """The socket's buffer is full: deliver nothing until `resume_output`."""
+        self.blocked_output = True
+
+    def resume_output(self) -> None:
+        """The socket takes data again."""
+        self.blocked_output = False
+        self.wake_consumers()
+
+    def wake_consumers(self) -> None:
+        """Look again at the queues that this connection consumes from."""
+        for channel in self.connection.channels.values():
+            receiver = channel.receiver
+            assert isinstance(receiver, ChannelSession)
+            receiver.wake_consumers()
+
+    def commit_then(self, action: Callable[[], None], *, logs: bool = False) -> None:
+        """Do *action* once the definitions so far are durable; read nothing from here before.
+
+        With *logs*: once the messages of this turn are, too.
+        """
+        assert self.vhost is not None
+
+        def committed(error: Exception | None) -> None:
+            if error is not None:
+                self.fail(error)
+                return
+            if self.connection.state is ConnectionState.OPEN:
+                action()
+            self.connection.release()
+            self._transport.released()
+            self._turn.output(self)
+
+        self.connection.hold()
+        if logs:
+            self._turn.wait_for_logs(committed)
+        else:
+            self.vhost.definitions.wait(committed)
+            self._turn.wait_for_commit()
+
+    def fail(self, error: Exception) -> None:
+        """Something that this connection relied on did not reach the disk."""
+        logger.error("commit failed: peer=%s: %s", self.peer, error)
+        self.connection.close(InternalError("the storage of this broker failed"))
+        self._turn.output(self)
+
+    # ---- ConnectionReceiver
+
+    def start(self) -> Method:
+        """Greet."""
+        return build_method(
+            commands.Connection.Start,
+            version_major=0,
+            version_minor=9,
+            server_properties=SERVER_PROPERTIES,
+            mechanisms=" ".join(MECHANISMS),
+            locales="en_US",
+        )
+
+    def start_ok(self, method: commands.Connection.StartOk) -> None:
+        """Judge the credentials."""
+        properties: Table = method.client_properties or {}  # type: ignore[assignment]
+        self._capabilities = _table(properties.get("capabilities"))
+        self._mechanism = method.mechanism
+        parse = MECHANISMS.get(method.mechanism)
+        try:
+            if parse is None:
+                raise MalformedResponse(f"mechanism {method.mechanism!r} is not offered")
+            response = cast(bytes, method.response)  # as methods decodes long strings
+            credentials = parse(response)
+        except MalformedResponse as error:
+            logger.warning("login failed: peer=%s: %s", self.peer, error)
+            self.connection.refuse_login(None)
+            return
+        try:
+            self.user = self._rules.authenticate(credentials, is_loopback=self.is_loopback)
+        except LoginRefusedReason as reason:
+            logger.warning("login refused: peer=%s: %s", self.peer, reason)
+            self.connection.refuse_login(self._refusal())
+            return
+        self.connection.accept_login()
+
+    def _refusal(self) -> HardError | None:
+        if not self.has_capability("authentication_failure_close"):
+            return None
+        return LoginRefused(
+            f"Login was refused using authentication mechanism {self._mechanism}. "
+            "For details see the broker logfile."
+        )
+
+    def has_capability(self, name: str) -> bool:
+        """Did the client say that it can *name*?"""
+        field = self._capabilities.get(name)
+        return field is not None and field.value is True
+
+    def open(self, virtual_host: str) -> None:
+        """Enter a vhost."""
+        self.vhost = self._rules.vhost(virtual_host)
+        if self.vhost is None:
+            raise NotAllowed(f"vhost {virtual_host} not found")
+        assert self.user is not None
+        logger.info("connected: peer=%s user=%s vhost=%s", self.peer, self.user.name, virtual_host)
+
+    def open_channel(self, number: int) -> ChannelReceiver:
+        """Make the broker's side of a channel."""
+        assert self.vhost is not None
+        return ChannelSession(number, self, self.vhost, self._turn)
+
+    def update_secret(self, method: Method) -> None:
+        """A password does not expire: there is nothing to renew."""
+
+    def closed(self) -> None:
+        """Remove the exclusive queues."""
+        queues, self.exclusive_queues = self.exclusive_queues, {}
+        if self.vhost is not None:
+            for queue in queues:
+                if self.vhost.queues.get(queue.name) is queue:
+                    self.vhost.remove_queue(queue)
+
+    def finished(self, linger_s: float) -> None:
+        """Hang up when all is said."""
+        self.flush()
+        self._transport.finish(linger_s)
+
+    # ---- errors that are not the answer to a frame
+
+    def close(self, reason: str) -> None:
+        """Close the connection from our side (320)."""
+        if self.connection.state is ConnectionState.OPEN:
+            self.connection.close(ConnectionForced(reason))
+            self._turn.output(self)
+        elif self.connection.state is not ConnectionState.CLOSING:
+            self._transport.finish(0)
+
+    def reject(self, number: int, error: AmqpError) -> None:
+        """Close a channel, or the connection, for something found out later than its frame."""
+        if isinstance(error, SoftError) and number in self.connection.channels:
+            self.connection.close_channel(number, error, 0, 0)
+        elif isinstance(error, HardError):
+            self.connection.close(error)
+        self._turn.output(self)
+
+
+def _table(field: Field | None) -> Table:
+    return field.value if field is not None and isinstance(field.value, dict) else {}

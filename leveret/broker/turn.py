@@ -1,0 +1,174 @@
+"""Turn: what one iteration of the event loop touched, worked off once at its end.
+
+The order keeps the promises of the broker:
+
+    1. what was published is written to the logs, so that a delivery can be read and a confirm
+       never precedes its write
+    2. ready messages go to consumers
+    3. deliveries and acks are written to the state logs, behind the messages they speak of
+    4. confirms wait for the committer, or go out now
+    5. each connection's output goes to its socket in one piece
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Protocol
+
+from leveret.storage.committer import Committer, Syncable, Waiter
+
+logger = logging.getLogger(__name__)
+
+
+class TurnQueue(Protocol):
+    """A queue as a turn sees it."""
+
+    def flush(self) -> Syncable | None:
+        """Write what was published; answers the log to sync for it."""
+
+    def dispatch(self) -> None:
+        """Hand ready messages to consumers."""
+
+    def flush_state(self) -> None:
+        """Write what was delivered and settled."""
+
+
+class TurnOutput(Protocol):
+    """A connection as a turn sees it."""
+
+    def flush(self) -> None:
+        """Give the collected output to the socket."""
+
+
+class TurnConfirms(Protocol):
+    """A channel in confirm mode as a turn sees it."""
+
+    def end_turn(self, committer: Committer) -> None:
+        """Confirm what was published in this turn, or have it wait for the disk."""
+
+
+class Turn:
+    """Collects the queues, channels and connections touched; `run` works them off."""
+
+    __slots__ = (
+        "_afterwards",
+        "_committer",
+        "_confirms",
+        "_log_waiters",
+        "_on_failure",
+        "_outputs",
+        "_queues",
+        "_schedule",
+        "_scheduled",
+        "_wake_committer",
+        "now_ms",
+    )
+
+    def __init__(
+        self,
+        committer: Committer,
+        *,
+        schedule: Callable[[Callable[[], None]], object],
+        wake_committer: Callable[[], None],
+        on_failure: Callable[[TurnQueue, Exception], None],
+    ) -> None:
+        self._committer = committer
+        self._schedule = schedule
+        self._wake_committer = wake_committer
+        self._on_failure = on_failure
+        self._scheduled = False
+        self._queues: dict[TurnQueue, None] = {}
+        self._confirms: dict[TurnConfirms, None] = {}
+        self._outputs: dict[TurnOutput, None] = {}
+        self._log_waiters: list[Waiter] = []
+        self._afterwards: list[Callable[[], None]] = []
+        self.now_ms = 0
+
+    def touch(self, queue: TurnQueue) -> None:
+        """*queue* got a message, credit or a consumer, or something was settled."""
+        self._queues[queue] = None
+        if not self._scheduled:
+            self._soon()
+
+    def confirm(self, confirms: TurnConfirms) -> None:
+        """Something was published on a channel in confirm mode."""
+        self._confirms[confirms] = None
+        if not self._scheduled:
+            self._soon()
+
+    def output(self, output: TurnOutput) -> None:
+        """A connection has something to send."""
+        self._outputs[output] = None
+        if not self._scheduled:
+            self._soon()
+
+    def forget(self, queue: TurnQueue) -> None:
+        """*queue* is gone."""
+        self._queues.pop(queue, None)
+
+    def wait_for_logs(self, waiter: Waiter) -> None:
+        """Tell *waiter* once what this turn writes is as durable as the policy promises."""
+        self._log_waiters.append(waiter)
+        if not self._scheduled:
+            self._soon()
+
+    def afterwards(self, action: Callable[[], None]) -> None:
+        """Do *action* once the turn is over and all output is with the sockets."""
+        self._afterwards.append(action)
+        if not self._scheduled:
+            self._soon()
+
+    def wait_for_commit(self) -> None:
+        """A definition waits for the committer."""
+        if not self._scheduled:
+            self._soon()
+
+    def _soon(self) -> None:
+        self._scheduled = True
+        self._schedule(self.run)
+
+    def run(self) -> None:
+        """Work off everything that was touched."""
+        self._scheduled = True  # what touches on the way is worked off here as well
+        while self._queues:
+            queues, self._queues = self._queues, {}
+            self._work(queues)
+        committer = self._committer
+        if self._confirms:
+            confirms, self._confirms = self._confirms, {}
+            for confirm in confirms:
+                confirm.end_turn(committer)
+        log_waiters, self._log_waiters = self._log_waiters, []
+        for waiter in log_waiters:
+            committer.wait(waiter)
+        for waiter in committer.take_due():
+            waiter(None)
+        outputs, self._outputs = self._outputs, {}
+        for output in outputs:
+            output.flush()
+        afterwards, self._afterwards = self._afterwards, []
+        for action in afterwards:
+            action()
+        self._scheduled = False
+        if committer.is_waited_for:
+            self._wake_committer()
+        if self._queues or self._outputs or self._confirms or self._log_waiters:
+            self._soon()
+
+    def _work(self, queues: dict[TurnQueue, None]) -> None:
+        committer = self._committer
+        sound = []
+        for queue in queues:
+            try:
+                log = queue.flush()
+            except Exception as error:  # one queue's fault is that queue's end, not the broker's
+                self._on_failure(queue, error)
+                continue
+            if log is not None:
+                committer.touch(log)
+            sound.append(queue)
+        for queue in sound:
+            try:
+                queue.dispatch()
+                queue.flush_state()
+            except Exception as error:
+                self._on_failure(queue, error)

@@ -1,0 +1,107 @@
+"""UnackedLedger: what a channel has delivered and not yet heard of (§1.8.3.11, delivery tags).
+
+A delivery tag is issued once per channel and settled once.
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby, repeat
+from operator import itemgetter
+from typing import NamedTuple
+
+from leveret.amqp.errors import PreconditionFailed
+from leveret.queues.classic import ClassicQueue
+from leveret.queues.consumers import Consumer
+
+
+class Holder(NamedTuple):
+    """Who was sent a delivery: a consumer, or None for a basic.get, of a queue."""
+
+    queue: ClassicQueue
+    consumer: Consumer | None
+
+
+Delivery = tuple[Holder, int]
+"""Holder and offset in its queue."""
+
+
+class UnackedLedger:
+    """Delivery tag -> who holds which message."""
+
+    __slots__ = ("_deliveries", "_lowest", "next_tag")
+
+    def __init__(self) -> None:
+        self._deliveries: dict[int, Delivery] = {}
+        self.next_tag = 1
+        self._lowest = 1  # no tag below it is outstanding
+
+    def __len__(self) -> int:
+        return len(self._deliveries)
+
+    def issue(self, count: int) -> int:
+        """Issue *count* tags; answers the first. They are outstanding only once `add`ed."""
+        first = self.next_tag
+        self.next_tag = first + count
+        return first
+
+    def add(self, first_tag: int, holder: Holder, offsets: Iterable[int]) -> None:
+        """*holder* has been sent the messages at *offsets*, tagged from *first_tag* on."""
+        tags = range(first_tag, self.next_tag)
+        self._deliveries.update(zip(tags, zip(repeat(holder), offsets), strict=True))  # noqa: B905
+
+    def take(self, tags: list[int]) -> Iterator[tuple[Holder, list[int]]]:
+        """Remove the deliveries with these tags, grouped by holder.
+
+        Raises PreconditionFailed for a tag that is not outstanding, behind the groups before it.
+        """
+        remove = self._deliveries.pop
+        taken: list[Delivery] = []
+        unknown = None
+        try:
+            for tag in tags:
+                unknown = tag
+                taken.append(remove(tag))
+        except KeyError:
+            yield from grouped(taken)
+            raise PreconditionFailed(f"unknown delivery tag {unknown}") from None
+        yield from grouped(taken)
+
+    def take_multiple(self, tag: int) -> list[Delivery]:
+        """Remove and return all deliveries up to *tag*, oldest first; 0 is all there are.
+
+        Raises PreconditionFailed for a tag that was never issued or lies below the outstanding.
+        """
+        if tag == 0:
+            tag = self.next_tag - 1
+        elif tag >= self.next_tag or tag < self._lowest:
+            raise PreconditionFailed(f"unknown delivery tag {tag}")
+        remove = self._deliveries.pop
+        taken = [
+            delivery
+            for number in range(self._lowest, tag + 1)
+            if (delivery := remove(number, None)) is not None
+        ]
+        self._lowest = max(self._lowest, tag + 1)
+        return taken
+
+    def take_all(self) -> list[Delivery]:
+        """Remove and return everything, oldest first."""
+        return self.take_multiple(0)
+
+    def covered(self, tag: int, *, multiple: bool) -> list[int]:
+        """The outstanding tags that *tag* covers; nothing is removed.
+
+        Raises PreconditionFailed as `take` and `take_multiple` do.
+        """
+        if multiple:
+            last = tag or self.next_tag - 1
+            if last < self.next_tag and (last >= self._lowest or not tag):
+                return [n for n in range(self._lowest, last + 1) if n in self._deliveries]
+        elif tag in self._deliveries:
+            return [tag]
+        raise PreconditionFailed(f"unknown delivery tag {tag}")
+
+
+def grouped(deliveries: Iterable[Delivery]) -> Iterator[tuple[Holder, list[int]]]:
+    """Deliveries as (holder, offsets), in their order."""
+    for holder, group in groupby(deliveries, itemgetter(0)):
+        yield holder, [offset for _, offset in group]

@@ -1,0 +1,315 @@
+"""VHost: one name space of exchanges and queues, and the rules of making and removing them.
+
+Rules and reply texts are those of RabbitMQ. Methods that change something durable answer True:
+the caller then waits for the definitions to be on disk before it replies.
+"""
+
+import base64
+import logging
+import secrets
+from collections.abc import Callable
+from typing import Protocol
+
+from leveret.amqp.errors import AccessRefused, NotFound, PreconditionFailed, ResourceLocked
+from leveret.amqp.tables import Table
+from leveret.broker.definitions import DefinitionLog
+from leveret.broker.routes import RouteTable
+from leveret.broker.turn import Turn
+from leveret.exchanges.binding import Binding
+from leveret.exchanges.default import DefaultExchange
+from leveret.exchanges.exchange import Destination, Exchange, check_arguments
+from leveret.exchanges.registry import PREDECLARED, create_exchange
+from leveret.queues.classic import ClassicQueue
+from leveret.queues.consumers import Consumer
+from leveret.queues.declaration import QueueDeclaration
+
+logger = logging.getLogger(__name__)
+
+RESERVED_PREFIX = "amq."
+
+
+class QueueFactory(Protocol):
+    """Makes queues: gives each its store and, if it is durable, its id and directory."""
+
+    def create(self, declaration: QueueDeclaration, owner: object | None) -> ClassicQueue:
+        """A new, empty queue."""
+
+
+class VHost:
+    """The exchanges, queues and bindings of one virtual host."""
+
+    def __init__(
+        self, name: str, turn: Turn, definitions: DefinitionLog, queue_factory: QueueFactory
+    ) -> None:
+        self.name = name
+        self.turn = turn
+        self.definitions = definitions
+        self._queue_factory = queue_factory
+        self.queues: dict[str, ClassicQueue] = {}
+        self.exchanges: dict[str, Exchange] = {"": DefaultExchange(self.queues)}
+        for predeclared in PREDECLARED:
+            self.exchanges[predeclared.name] = create_exchange(
+                predeclared.type_name,
+                predeclared.name,
+                durable=True,
+                internal=predeclared.internal,
+            )
+        self.routes = RouteTable(name, self.exchanges)
+
+    # ---- exchanges
+
+    def exchange(self, name: str) -> Exchange:
+        """The exchange called *name*. Raises NotFound."""
+        exchange = self.exchanges.get(name)
+        if exchange is None:
+            raise NotFound(f"no exchange '{name}' in vhost '{self.name}'")
+        return exchange
+
+    def declare_exchange(
+        self,
+        name: str,
+        type_name: str,
+        *,
+        durable: bool,
+        auto_delete: bool,
+        internal: bool,
+        arguments: Table,
+    ) -> bool:
+        """Make the exchange, or check that the one that exists is the same (§1.6.2.1)."""
+        current = self.exchanges.get(name)
+        if current is None and name.startswith(RESERVED_PREFIX):
+            raise AccessRefused(f"exchange name '{name}' contains reserved prefix 'amq.*'")
+        exchange = create_exchange(
+            type_name,
+            name,
+            durable=durable,
+            auto_delete=auto_delete,
+            internal=internal,
+            arguments=arguments,
+        )
+        if current is not None:
+            self._check_same_exchange(current, exchange)
+            return False
+        check_arguments(name, self.name, arguments)
+        self.exchanges[name] = exchange
+        self.routes.changed()
+        return self.definitions.exchange_declared(exchange)
+
+    def _check_same_exchange(self, current: Exchange, received: Exchange) -> None:
+        for key, ours, theirs in (
+            ("type", current.type_name, received.type_name),
+            ("durable", current.durable, received.durable),
+            ("auto_delete", current.auto_delete, received.auto_delete),
+            ("internal", current.internal, received.internal),
+        ):
+            if ours != theirs:
+                raise PreconditionFailed(
+                    f"inequivalent arg '{key}' for exchange '{current.name}' in vhost "
+                    f"'{self.name}': received '{_text(theirs)}' but current is '{_text(ours)}'"
+                )
+        if current.alternate_exchange != received.alternate_exchange:
+            raise PreconditionFailed(
+                f"inequivalent arg 'alternate-exchange' for exchange '{current.name}' in vhost "
+                f"'{self.name}': received {_argument(received.alternate_exchange)} but current is "
+                f"{_argument(current.alternate_exchange)}"
+            )
+
+    def delete_exchange(self, name: str, *, if_unused: bool) -> bool:
+        """Remove the exchange and all bindings from and to it; a missing one is fine."""
+        if name.startswith(RESERVED_PREFIX) and name in self.exchanges:
+            raise AccessRefused(
+                f"deletion of system exchange '{name}' in vhost '{self.name}' not allowed"
+            )
+        exchange = self.exchanges.get(name)
+        if exchange is None:
+            return False
+        if if_unused and exchange.has_bindings:
+            raise PreconditionFailed(f"exchange '{name}' in vhost '{self.name}' in use")
+        self._remove_exchange(exchange)
+        return exchange.durable
+
+    def _remove_exchange(self, exchange: Exchange) -> None:
+        del self.exchanges[exchange.name]
+        self.definitions.exchange_deleted(exchange)
+        self._unbind_destination(exchange)
+        self.routes.changed()
+
+    # ---- queues
+
+    def queue(self, name: str, owner: object) -> ClassicQueue:
+        """The queue called *name*, as *owner* may use it. Raises NotFound, ResourceLocked."""
+        queue = self.queues.get(name)
+        if queue is None:
+            raise NotFound(f"no queue '{name}' in vhost '{self.name}'")
+        self._check_owner(queue, owner)
+        return queue
+
+    def _check_owner(self, queue: ClassicQueue, owner: object) -> None:
+        if queue.owner is not None and queue.owner is not owner:
+            raise self._locked(queue)
+
+    def _locked(self, queue: ClassicQueue) -> ResourceLocked:
+        return ResourceLocked(
+            f"cannot obtain exclusive access to locked queue '{queue.name}' in vhost "
+            f"'{self.name}'. It could be originally declared on another connection or the "
+            "exclusive property value does not match that of the original declaration."
+        )
+
+    def declare_queue(
+        self, declaration: QueueDeclaration, owner: object
+    ) -> tuple[ClassicQueue, bool]:
+        """Make the queue, or check that the one that exists is the same (§1.7.2.1).
+
+        An empty name is replaced by a generated one. *owner* is the declaring connection.
+        """
+        if not declaration.name:
+            declaration = QueueDeclaration(
+                generated_name("amq.gen-"),
+                declaration.durable,
+                declaration.exclusive,
+                declaration.auto_delete,
+                declaration.arguments,
+            )
+        elif (current := self.queues.get(declaration.name)) is not None:
+            if declaration.exclusive != current.declaration.exclusive:
+                raise self._locked(current)
+            self._check_owner(current, owner)
+            current.declaration.check_equivalent(declaration, self.name)
+            return current, False
+        elif declaration.name.startswith(RESERVED_PREFIX):
+            raise AccessRefused(f"queue name '{declaration.name}' contains reserved prefix 'amq.*'")
+        queue = self._queue_factory.create(declaration, owner if declaration.exclusive else None)
+        self.add_queue(queue)
+        return queue, self.definitions.queue_declared(queue)
+
+    def add_queue(self, queue: ClassicQueue) -> None:
+        """Enter a queue into the pool."""
+        self.queues[queue.name] = queue
+        self.routes.changed()
+
+    def delete_queue(
+        self, name: str, owner: object, *, if_unused: bool, if_empty: bool
+    ) -> tuple[int, bool]:
+        """Remove the queue; answers how many messages were ready. A missing one is fine."""
+        if name not in self.queues:
+            return 0, False
+        queue = self.queue(name, owner)
+        queue.flush()
+        if if_empty and queue.ready.count:
+            raise PreconditionFailed(f"queue '{name}' in vhost '{self.name}' not empty")
+        if if_unused and len(queue.consumers):
+            raise PreconditionFailed(f"queue '{name}' in vhost '{self.name}' in use")
+        count = queue.ready.count
+        self.remove_queue(queue)
+        return count, queue.declaration.is_durable
+
+    def remove_queue(self, queue: ClassicQueue) -> None:
+        """Take a queue out of the pool, with its bindings, consumers and messages.
+
+        The definition goes first: a directory without one is swept at the next start, a
+        definition without its directory would be a queue that lost its messages.
+        """
+        del self.queues[queue.name]
+        self.routes.changed()
+        durable = self.definitions.queue_deleted(queue)
+        self._unbind_destination(queue)
+        self.turn.forget(queue)
+        for consumer in list(queue.consumers):
+            queue.consumers.remove(consumer)
+            consumer.outlet.cancelled(consumer)
+        if durable:
+            self.definitions.wait(lambda _error: queue.delete())
+            self.turn.wait_for_commit()
+        else:
+            queue.delete()
+
+    def fail_queue(self, queue: ClassicQueue, error: Exception) -> None:
+        """A queue's log cannot be trusted any more: stop the queue, keep its files."""
+        logger.error("queue stopped: vhost=%s queue=%s: %s", self.name, queue.name, error)
+        if self.queues.get(queue.name) is queue:
+            del self.queues[queue.name]
+            self.routes.changed()
+        self.turn.forget(queue)
+        for consumer in list(queue.consumers):
+            queue.consumers.remove(consumer)
+            consumer.outlet.cancelled(consumer)
+
+    def cancel(self, queue: ClassicQueue, consumer: Consumer) -> None:
+        """Remove a consumer from its queue."""
+        queue.consumers.remove(consumer)
+        self.turn.touch(queue)
+        self.drop_if_unused(queue)
+
+    def drop_if_unused(self, queue: ClassicQueue) -> None:
+        """An auto-delete queue goes with its last consumer."""
+        if (
+            queue.declaration.auto_delete
+            and not len(queue.consumers)
+            and self.queues.get(queue.name) is queue
+        ):
+            self.remove_queue(queue)
+
+    # ---- bindings
+
+    def bind(
+        self, source_name: str, destination: Destination, routing_key: str, arguments: Table
+    ) -> bool:
+        """Bind *destination* to the exchange called *source_name*."""
+        source = self.exchange(source_name)
+        binding = Binding(source_name, destination, routing_key, arguments)
+        if not source.bind(binding):
+            return False
+        self.routes.changed()
+        return self.definitions.bound(source, binding)
+
+    def restore_binding(
+        self, source: Exchange, destination: Destination, routing_key: str, arguments: Table
+    ) -> None:
+        """Bind as the definitions say."""
+        source.bind(Binding(source.name, destination, routing_key, arguments))
+        self.routes.changed()
+
+    def unbind(
+        self, source_name: str, destination: Destination, routing_key: str, arguments: Table
+    ) -> bool:
+        """Undo a binding; a missing one is fine."""
+        source = self.exchanges.get(source_name)
+        binding = Binding(source_name, destination, routing_key, arguments)
+        if source is None or not source.unbind(binding):
+            return False
+        self.routes.changed()
+        durable = self.definitions.unbound(source, binding)
+        self._drop_exchange_if_unused(source)
+        return durable
+
+    def _unbind_destination(self, destination: Destination) -> None:
+        """Remove the bindings to *destination*; their rows go with its own definition."""
+        for source in list(self.exchanges.values()):
+            if source.unbind_destination(destination):
+                self._drop_exchange_if_unused(source)
+
+    def _drop_exchange_if_unused(self, exchange: Exchange) -> None:
+        if exchange.auto_delete and not exchange.has_bindings:
+            self._remove_exchange(exchange)
+
+    # ---- end
+
+    def close(self) -> None:
+        """Let go of all files."""
+        for queue in self.queues.values():
+            queue.flush()
+            queue.flush_state()
+            queue.close()
+
+
+def generated_name(prefix: str) -> str:
+    """*prefix* and 22 characters that nobody can guess, as RabbitMQ names queues and consumers."""
+    return prefix + base64.urlsafe_b64encode(secrets.token_bytes(16)).rstrip(b"=").decode()
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _argument(name: str | None) -> str:
+    return "none" if name is None else f"the value '{name}' of type 'longstr'"

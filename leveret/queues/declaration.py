@@ -1,0 +1,75 @@
+"""QueueDeclaration: what a client asked for when it declared a queue, and whether it asks the same."""
+
+from dataclasses import dataclass
+
+from leveret.amqp.errors import PreconditionFailed
+from leveret.amqp.tables import Field, Table, type_name
+
+COMPARED_ARGUMENTS = (
+    "x-expires",
+    "x-message-ttl",
+    "x-dead-letter-exchange",
+    "x-dead-letter-routing-key",
+    "x-max-length",
+    "x-max-length-bytes",
+    "x-max-priority",
+    "x-overflow",
+    "x-single-active-consumer",
+    "x-queue-type",
+)
+"""Other arguments may differ on a second declare, as in RabbitMQ."""
+
+INTEGERS = frozenset("bBsuIilL")
+
+
+@dataclass(frozen=True, slots=True)
+class QueueDeclaration:
+    """The properties of a queue that never change."""
+
+    name: str
+    durable: bool
+    exclusive: bool
+    auto_delete: bool
+    arguments: Table
+
+    @property
+    def is_durable(self) -> bool:
+        """Does it outlive the broker? An exclusive queue does not outlive its connection."""
+        return self.durable and not self.exclusive
+
+    def check_equivalent(self, other: "QueueDeclaration", vhost: str) -> None:
+        """Raise PreconditionFailed unless *other* asks for the same queue as this one."""
+        for field in ("durable", "auto_delete"):
+            current, received = getattr(self, field), getattr(other, field)
+            if current != received:
+                raise PreconditionFailed(
+                    f"inequivalent arg '{field}' for queue '{self.name}' in vhost '{vhost}': "
+                    f"received '{str(received).lower()}' but current is '{str(current).lower()}'"
+                )
+        for key in COMPARED_ARGUMENTS:
+            current_field = self.arguments.get(key, _default(key))
+            received_field = other.arguments.get(key, _default(key))
+            if not _same(current_field, received_field):
+                raise PreconditionFailed(
+                    f"inequivalent arg '{key}' for queue '{self.name}' in vhost '{vhost}': "
+                    f"received {_describe(received_field)} but current is "
+                    f"{_describe(current_field)}"
+                )
+
+
+def _default(key: str) -> Field | None:
+    return Field("S", "classic") if key == "x-queue-type" else None
+
+
+def _same(one: Field | None, other: Field | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    if one.tag in INTEGERS and other.tag in INTEGERS:
+        return one.value == other.value
+    return one == other
+
+
+def _describe(field: Field | None) -> str:
+    if field is None:
+        return "none"
+    return f"the value '{field.value}' of type '{type_name(field)}'"

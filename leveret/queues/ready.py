@@ -1,0 +1,124 @@
+"""ReadyList: which offsets of a queue wait for a consumer, oldest first.
+
+A backlog costs nothing here: everything from `cursor` to `end` is ready. What was handed out and
+came back lies below the cursor, as ranges in a heap, and goes out before it: requeued messages
+take their original place (AMQP 0-9-1 §1.8.3.13, rule 03 "requeue").
+"""
+
+import heapq
+from collections.abc import Iterable
+from typing import NamedTuple
+
+
+class ReadyRange(NamedTuple):
+    """Offsets `start` to `stop` (exclusive) that are ready and alike."""
+
+    start: int
+    stop: int
+    redelivered: bool
+
+
+class ReadyList:
+    """Ready offsets: a cursor into the log plus the ranges returned below it."""
+
+    __slots__ = ("_returned", "count", "cursor", "end")
+
+    def __init__(self, cursor: int) -> None:
+        self.cursor = cursor
+        self.end = cursor
+        self.count = 0
+        self._returned: list[ReadyRange] = []
+
+    def extend(self, end: int) -> None:
+        """New messages up to offset *end* (exclusive) are ready."""
+        self.count += end - self.end
+        self.end = end
+
+    def restore(
+        self, ranges: Iterable[tuple[int, int]], delivered: Iterable[tuple[int, int]]
+    ) -> None:
+        """Start from the ready *ranges* of a recovered log; those in *delivered* are redelivered."""
+        delivered_from = sorted(delivered)
+        for start, stop in ranges:
+            for piece in _cut(start, stop, delivered_from):
+                self._return(piece)
+        if self._returned:
+            last = max(self._returned)
+            if last.stop == self.cursor and not last.redelivered:
+                self._returned.remove(last)
+                heapq.heapify(self._returned)
+                self.cursor = last.start
+
+    def peek(self, limit: int) -> ReadyRange | None:
+        """The oldest ready range, at most *limit* offsets of it."""
+        if self._returned:
+            start, stop, redelivered = self._returned[0]
+            return ReadyRange(start, min(stop, start + limit), redelivered)
+        if self.cursor < self.end:
+            return ReadyRange(self.cursor, min(self.end, self.cursor + limit), False)
+        return None
+
+    def take(self, stop: int) -> None:
+        """The range that `peek` answered has been handed out up to *stop* (exclusive)."""
+        if self._returned:
+            start, end, redelivered = self._returned[0]
+            if stop == end:
+                heapq.heappop(self._returned)
+            else:
+                heapq.heapreplace(self._returned, ReadyRange(stop, end, redelivered))
+            self.count -= stop - start
+        else:
+            self.count -= stop - self.cursor
+            self.cursor = stop
+
+    def put_back(self, offsets: list[int]) -> None:
+        """Offsets handed out before are ready again, at their old place."""
+        for start, stop in ranges_of(offsets):
+            self._return(ReadyRange(start, stop, True))
+
+    def clear(self) -> list[tuple[int, int]]:
+        """Take everything; answers the ranges that were ready."""
+        ranges = [(start, stop) for start, stop, _ in sorted(self._returned)]
+        if self.cursor < self.end:
+            ranges.append((self.cursor, self.end))
+        self._returned.clear()
+        self.cursor = self.end
+        self.count = 0
+        return ranges
+
+    def _return(self, piece: ReadyRange) -> None:
+        heapq.heappush(self._returned, piece)
+        self.count += piece.stop - piece.start
+
+
+def ranges_of(offsets: list[int]) -> list[tuple[int, int]]:
+    """Distinct offsets as ranges (start, stop), sorted; sorts *offsets* in place."""
+    if len(offsets) == 1:
+        return [(offsets[0], offsets[0] + 1)]
+    offsets.sort()
+    first, last = offsets[0], offsets[-1]
+    if last - first + 1 == len(offsets):
+        return [(first, last + 1)]
+    ranges = []
+    start = previous = first
+    for offset in offsets[1:]:
+        if offset != previous + 1:
+            ranges.append((start, previous + 1))
+            start = offset
+        previous = offset
+    ranges.append((start, previous + 1))
+    return ranges
+
+
+def _cut(start: int, stop: int, delivered: list[tuple[int, int]]) -> Iterable[ReadyRange]:
+    """[start, stop) in pieces that are wholly inside or outside of the *delivered* ranges."""
+    for low, high in delivered:
+        if high <= start or low >= stop:
+            continue
+        if start < low:
+            yield ReadyRange(start, low, False)
+            start = low
+        yield ReadyRange(start, min(high, stop), True)
+        start = min(high, stop)
+    if start < stop:
+        yield ReadyRange(start, stop, False)

@@ -1,0 +1,187 @@
+"""Launcher: the composition root. Builds the broker, runs it until a signal, takes it down.
+
+Start: data directory, definitions, queues, storage thread, listener, ready line.
+Stop: listener, connections (320), what they left behind, storage thread, files.
+"""
+
+import asyncio
+import gc
+import logging
+import signal
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
+import uvloop
+
+from leveret import __version__
+from leveret.amqp.properties import FactsReader
+from leveret.amqp.tuning import Tuning
+from leveret.broker.broker import Broker
+from leveret.broker.queue_pool import StorageSettings
+from leveret.broker.session import Session
+from leveret.broker.turn import Turn, TurnQueue
+from leveret.queues.store import CacheBudget
+from leveret.server.commit_loop import CommitLoop
+from leveret.server.config import Config
+from leveret.server.transport import AmqpTransport
+from leveret.storage.committer import Committer, Syncable, SyncPolicy
+from leveret.storage.data_directory import DataDirectoryError, DirectoryLock, check_format
+from leveret.storage.errors import StorageError
+from leveret.storage.log import LogOptions
+from leveret.storage.metadata import MetadataStore
+
+logger = logging.getLogger(__name__)
+
+BACKLOG = 4096
+TICK_S = 1.0
+CLOSE_TIMEOUT_S = 2.0
+"""How long a stopping broker waits for its clients to answer its close."""
+
+
+class StartError(Exception):
+    """The broker cannot start; the message is one line for the operator."""
+
+
+def run(config: Config) -> None:
+    """Run a broker until SIGINT or SIGTERM. Raises StartError."""
+    try:
+        with DirectoryLock(config.data_dir):
+            check_format(config.data_dir)
+            anyio.run(
+                _serve,
+                config,
+                backend_options={"use_uvloop": True, "loop_factory": uvloop.new_event_loop},
+            )
+    except (DataDirectoryError, StorageError) as error:
+        raise StartError(str(error)) from error
+
+
+async def _serve(config: Config) -> None:
+    async with Server(config).running() as port:
+        print(
+            f"leveret {__version__} ready: amqp://{config.host}:{port} data {config.data_dir}",
+            flush=True,
+        )
+        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+            async for number in signals:
+                logger.info("stopping: %s", number.name)
+                break
+
+
+class Server:
+    """One broker with its listener and threads, in the running event loop."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        loop = asyncio.get_running_loop()
+        self._metadata = MetadataStore(config.data_dir / "metadata.sqlite")
+        self._committer = Committer(SyncPolicy(config.sync.value), self._metadata)
+        self._turn = Turn(
+            self._committer,
+            schedule=loop.call_soon,
+            wake_committer=self._wake_committer,
+            on_failure=self._queue_failed,
+        )
+        self._commits = CommitLoop(
+            self._committer, loop, settled=self._turn.run, failed=self._log_failed
+        )
+        settings = StorageSettings(
+            LogOptions(
+                segment_bytes=config.segment_bytes, segment_age_ms=config.segment_age_s * 1000
+            ),
+            CacheBudget(config.cache_bytes, config.cache_bytes_per_queue),
+            _now_ms,
+        )
+        self.broker = Broker(config.data_dir, settings, self._committer, self._turn)
+        self._tuning = Tuning(config.channel_max, config.frame_max, config.heartbeat_s)
+        self._facts_reader = FactsReader()
+        self._connections: set[AmqpTransport] = set()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[int]:
+        """Serve for as long as the context lasts; answers the port."""
+        config = self._config
+        self.broker.open(self._metadata.load())
+        self._commits.start()
+        try:
+            self._turn.wait_for_commit()
+            loop = asyncio.get_running_loop()
+            try:
+                server = await loop.create_server(
+                    self._accept, config.host, config.port, backlog=BACKLOG
+                )
+            except OSError as error:
+                reason = error.strerror or str(error)
+                raise StartError(
+                    f"cannot listen on {config.host}:{config.port}: {reason}"
+                ) from error
+            # What the start made lives on: keep the collector from going through it again.
+            gc.collect()
+            gc.freeze()
+            try:
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(self._tick)
+                    yield server.sockets[0].getsockname()[1]
+                    tasks.cancel_scope.cancel()
+            finally:
+                server.close()
+                with anyio.CancelScope(shield=True):
+                    await self._close_connections()
+        finally:
+            self._turn.run()
+            self._commits.stop()
+            self.broker.close()
+            self._metadata.close()
+
+    def _accept(self) -> AmqpTransport:
+        return AmqpTransport(self._make_session, self._connections, self._turn, _now_ms)
+
+    def _make_session(self, transport: AmqpTransport, *, peer: str, is_loopback: bool) -> Session:
+        return Session(
+            transport,
+            self.broker,
+            self._turn,
+            tuning=self._tuning,
+            facts_reader=self._facts_reader,
+            max_message_size=self._config.max_message_size,
+            peer=peer,
+            is_loopback=is_loopback,
+        )
+
+    def _wake_committer(self) -> None:
+        self._commits.wake()
+
+    def _queue_failed(self, queue: TurnQueue, error: Exception) -> None:
+        self.broker.queue_failed(queue, error)
+
+    def _log_failed(self, log: Syncable, error: Exception) -> None:
+        logger.error("sync failed: %s", error)
+        fail = getattr(log, "fail", None)
+        if fail is not None:
+            fail(error)
+
+    async def _tick(self) -> None:
+        while True:
+            await anyio.sleep(TICK_S)
+            now = time.monotonic()
+            for connection in list(self._connections):
+                connection.tick(now, self._config.handshake_timeout_s)
+            self._commits.sync_all()
+
+    async def _close_connections(self) -> None:
+        for connection in list(self._connections):
+            connection.shut_down("broker forced connection closure with reason 'shutdown'")
+        self._turn.run()
+        with anyio.move_on_after(CLOSE_TIMEOUT_S):
+            while self._connections:
+                await anyio.sleep(0.01)
+        for connection in list(self._connections):
+            connection.abort()
+        while self._connections:
+            await anyio.sleep(0)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

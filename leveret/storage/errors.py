@@ -1,0 +1,40 @@
+"""What can go wrong with bytes on disk. None of these reaches a client as such."""
+
+from pathlib import Path
+
+
+class StorageError(Exception):
+    """An error of the storage layer."""
+
+
+class UnsupportedFormat(StorageError):
+    """A file that is not ours, or that a newer version wrote."""
+
+    def __init__(self, path: Path, expected: str, found: bytes) -> None:
+        super().__init__(f"{path}: expected {expected}, found {found.hex(' ')}")
+        self.path = path
+
+
+class CorruptRecord(StorageError):
+    """A record whose bytes are not the ones that were written.
+
+    `position` is the byte in the file where the record begins.
+    """
+
+    def __init__(self, path: Path, position: int, offset: int, expected: str) -> None:
+        super().__init__(f"{path}: record {offset} at byte {position}: expected {expected}")
+        self.path = path
+        self.position = position
+        self.offset = offset
+
+
+class DamagedIndex(StorageError):
+    """An index file that is missing or not sorted; the log can rebuild it."""
+
+
+class OffsetOutOfRange(StorageError):
+    """A read at an offset whose segment was deleted."""
+
+
+class LogFailed(StorageError):
+    """A log that met an error while writing. It stays closed for writing until recovery."""

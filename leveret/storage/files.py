@@ -1,0 +1,143 @@
+"""The few file idioms of the storage layer: headers, appending, replacing, syncing.
+
+Every file of a log begins with 8 bytes, big endian:
+    4 bytes magic, u16 format version, u16 zero
+"""
+
+import contextlib
+import os
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+
+from leveret.storage.errors import UnsupportedFormat
+
+FORMAT_VERSION = 1
+HEADER = struct.Struct(">4sHH")
+HEADER_SIZE = HEADER.size
+MAX_CHUNKS = os.sysconf("SC_IOV_MAX")
+
+
+def file_header(magic: bytes) -> bytes:
+    """Return the first 8 bytes of a file of this kind."""
+    return HEADER.pack(magic, FORMAT_VERSION, 0)
+
+
+def check_header(path: Path, found: bytes, magic: bytes) -> None:
+    """Raise UnsupportedFormat unless *found* is the header of a file of this kind."""
+    if found != file_header(magic):
+        expected = f"{magic.decode()} of format version {FORMAT_VERSION}"
+        raise UnsupportedFormat(path, expected, found)
+
+
+class LogFile:
+    """An append-only file with a header, opened when first needed.
+
+    `size` is the length in bytes that is known to be good, 0 before the first append.
+    `dirty` says that bytes were written that no sync has been asked for.
+    """
+
+    __slots__ = ("_fd", "dirty", "magic", "path", "size")
+
+    def __init__(self, path: Path, magic: bytes, size: int = 0) -> None:
+        self.path = path
+        self.magic = magic
+        self.size = size
+        self.dirty = False
+        self._fd = -1
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the file holds a descriptor."""
+        return self._fd >= 0
+
+    def append(self, chunks: Sequence[bytes | bytearray]) -> int:
+        """Write *chunks* at the end in one system call and return the bytes written.
+
+        Raises OSError after the file was cut back to what it was.
+        """
+        if self.size == 0:
+            chunks = [file_header(self.magic), *chunks]
+        try:
+            written = _write_all(self._descriptor(), chunks, self.size)
+        except OSError:
+            # If this fails too, recovery cuts the torn tail.
+            with contextlib.suppress(OSError):
+                self.truncate(self.size)
+            raise
+        self.size += written
+        self.dirty = True
+        return written
+
+    def read(self, position: int, length: int) -> bytes:
+        """Return up to *length* bytes at *position*, none past the end."""
+        return os.pread(self._descriptor(), length, position)
+
+    def truncate(self, size: int) -> None:
+        """Cut the file to *size* bytes."""
+        os.ftruncate(self._descriptor(), size)
+        self.size = size
+        self.dirty = True
+
+    def take_handle(self) -> int:
+        """Return a descriptor of the caller's own for syncing what was written so far."""
+        self.dirty = False
+        return os.dup(self._descriptor())
+
+    def close(self) -> None:
+        """Give the descriptor back. The next use opens the file again."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def delete(self) -> None:
+        """Close and remove the file."""
+        self.close()
+        self.path.unlink(missing_ok=True)
+        self.size = 0
+        self.dirty = False
+
+    def _descriptor(self) -> int:
+        if self._fd < 0:
+            self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        return self._fd
+
+
+def _write_all(fd: int, chunks: Sequence[bytes | bytearray], position: int) -> int:
+    total = sum(map(len, chunks))
+    written = os.pwritev(fd, chunks[:MAX_CHUNKS], position)
+    if written < total:
+        rest = memoryview(b"".join(chunks))[written:]
+        while rest:
+            rest = rest[os.pwrite(fd, rest, position + total - len(rest)) :]
+    return total
+
+
+def make_directory(directory: Path) -> list[Path]:
+    """Create *directory* with its parents; return the directories that gained an entry."""
+    missing = [path for path in (directory, *directory.parents) if not path.exists()]
+    directory.mkdir(parents=True, exist_ok=True)
+    return [path.parent for path in missing]
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Put *data* in the place of *path*, durable when this returns."""
+    temporary = path.with_name(path.name + ".tmp")
+    with temporary.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    sync_directory(path.parent)
+
+
+def sync_directory(directory: Path) -> None:
+    """Make the entries of *directory* durable. A directory that is gone needs nothing."""
+    try:
+        fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,132 @@
+"""Index file: sorted pairs of numbers in memory, and behind them on disk.
+
+What the two sparse indexes of a segment share. Keys never fall, values always rise.
+"""
+
+import struct
+from array import array
+from bisect import bisect_right
+from itertools import islice
+from operator import ge, gt
+from pathlib import Path
+
+from leveret.storage.errors import DamagedIndex
+from leveret.storage.files import HEADER_SIZE, LogFile, check_header
+
+
+class IndexFile:
+    """Pairs of a key and a value; a prefix of them is in the file.
+
+    `unload` drops the pairs from memory; the next use loads them from the file.
+    """
+
+    __slots__ = ("_entry", "_file", "_keys", "_loaded", "_values", "_written")
+
+    def __init__(self, path: Path, magic: bytes, entry: struct.Struct) -> None:
+        self._file = LogFile(path, magic)
+        self._entry = entry
+        self._keys = array("Q")
+        self._values = array("Q")
+        self._written = 0
+        self._loaded = True
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._file.path
+
+    def __len__(self) -> int:
+        self._ensure_loaded()
+        return len(self._keys)
+
+    def append(self, key: int, value: int) -> None:
+        """Add a pair in memory; a key lower than the last one counts as the last one."""
+        self._ensure_loaded()
+        self._keys.append(max(key, self._keys[-1]) if self._keys else key)
+        self._values.append(value)
+
+    def find(self, key: int) -> tuple[int, int] | None:
+        """Return the last pair whose key is at most *key*."""
+        self._ensure_loaded()
+        at = bisect_right(self._keys, key)
+        return (self._keys[at - 1], self._values[at - 1]) if at else None
+
+    def last(self) -> tuple[int, int] | None:
+        """Return the last pair."""
+        self._ensure_loaded()
+        return (self._keys[-1], self._values[-1]) if self._keys else None
+
+    def count_below(self, value: int) -> int:
+        """Return how many pairs have a lower value."""
+        self._ensure_loaded()
+        return bisect_right(self._values, value - 1)
+
+    def cut(self, count: int) -> None:
+        """Keep the first *count* pairs, in memory and in the file."""
+        self._ensure_loaded()
+        del self._keys[count:], self._values[count:]
+        if count < self._written:
+            self._file.truncate(HEADER_SIZE + count * self._entry.size)
+            self._file.close()
+            self._written = count
+
+    def write(self, count: int) -> None:
+        """Bring the file up to the first *count* pairs."""
+        pending = slice(self._written, count)
+        pairs = zip(self._keys[pending], self._values[pending], strict=True)
+        data = b"".join(self._entry.pack(*pair) for pair in pairs)
+        if data:
+            self._file.append([data])
+            self._file.close()
+            self._written = count
+
+    def unwritten(self, count: int) -> int:
+        """Return how many of the first *count* pairs the file lacks."""
+        return count - self._written
+
+    def load(self) -> None:
+        """Read the file. A torn entry at its end is ignored.
+
+        Raises DamagedIndex if there is no file or its pairs are not sorted, UnsupportedFormat for
+        a file that a newer version wrote.
+        """
+        path, size = self._file.path, self._entry.size
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError as error:
+            raise DamagedIndex(f"{path}: missing") from error
+        if len(data) < HEADER_SIZE or not data.startswith(self._file.magic):
+            raise DamagedIndex(f"{path}: expected a header, found {data[:HEADER_SIZE].hex(' ')}")
+        check_header(path, data[:HEADER_SIZE], self._file.magic)
+        count = (len(data) - HEADER_SIZE) // size
+        pairs = self._entry.iter_unpack(data[HEADER_SIZE : HEADER_SIZE + count * size])
+        keys, values = zip(*pairs, strict=True) if count else ((), ())
+        if any(map(gt, keys, islice(keys, 1, None))) or any(
+            map(ge, values, islice(values, 1, None))
+        ):
+            raise DamagedIndex(f"{path}: expected sorted entries")
+        self._keys, self._values = array("Q", keys), array("Q", values)
+        self._file.size = HEADER_SIZE + count * size
+        self._written = count
+        self._loaded = True
+
+    def unload(self) -> None:
+        """Drop the pairs from memory; all of them must be in the file."""
+        assert not self._loaded or self._written == len(self._keys)
+        self._keys, self._values = array("Q"), array("Q")
+        self._loaded = False
+
+    def clear(self) -> None:
+        """Forget everything and remove the file."""
+        self.delete()
+        self._keys, self._values = array("Q"), array("Q")
+        self._written = 0
+        self._loaded = True
+
+    def delete(self) -> None:
+        """Remove the file."""
+        self._file.delete()
+
+    def _ensure_loaded(self) -> None:
+        if not self._loaded:
+            self.load()

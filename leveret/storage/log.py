@@ -1,0 +1,357 @@
+"""Segment log: the messages of one queue in the order they came, and what became of them.
+
+Appends and marks are collected and written once per turn by `flush` and `flush_state`. All of it
+runs in the loop's thread but `SyncWork.run`.
+"""
+
+import shutil
+from bisect import bisect_right
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from operator import attrgetter
+from pathlib import Path
+
+from leveret.storage.batch import Batch
+from leveret.storage.errors import LogFailed, OffsetOutOfRange
+from leveret.storage.files import HEADER_SIZE, make_directory
+from leveret.storage.offset_set import merge_intervals
+from leveret.storage.record import encode_batch, records_within, split_batch
+from leveret.storage.segment import Segment
+from leveret.storage.state_log import State
+from leveret.storage.sync_work import SyncWork
+
+KIB = 1024
+MIB = 1024 * KIB
+MIN_SEGMENT_BYTES = 4 * KIB
+MAX_SEGMENT_BYTES = 1024 * MIB
+
+_BASE_OFFSET = attrgetter("base_offset")
+
+
+@dataclass(frozen=True, slots=True)
+class LogOptions:
+    """How a log is cut into segments. `segment_age_ms` of 0 means at any age."""
+
+    segment_bytes: int = 64 * MIB
+    segment_age_ms: int = 0
+    index_interval_bytes: int = 16 * KIB
+
+    def __post_init__(self) -> None:
+        if not MIN_SEGMENT_BYTES <= self.segment_bytes <= MAX_SEGMENT_BYTES:
+            raise ValueError(
+                f"segment_bytes is {self.segment_bytes}, "
+                f"not in {MIN_SEGMENT_BYTES}..{MAX_SEGMENT_BYTES}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class _SyncPoint:
+    """Bytes of the active segment that are durable once the work is done."""
+
+    work: SyncWork
+    segment: Segment
+    size: int
+
+
+class SegmentLog:
+    """An append-only log in *directory*, which `flush` creates when there is something to write.
+
+    *clock_ms* returns the time in milliseconds that record timestamps are taken from.
+    *segments* are the ones that recovery found; the last is the active one.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        options: LogOptions,
+        clock_ms: Callable[[], int],
+        segments: Iterable[Segment] = (),
+    ) -> None:
+        self.directory = directory
+        self._options = options
+        self._clock_ms = clock_ms
+        self._segments = list(segments) or [Segment(directory, 0, options.index_interval_bytes)]
+        self._active = self._segments[-1]
+        self._next_offset = self._active.next_offset
+        self._batches: list[Batch] = []
+        self._marks: dict[State, list[tuple[int, int]]] = {state: [] for state in State}
+        # Segments whose states changed since the last flush_state.
+        self._touched: dict[Segment, None] = {}
+        self._reading = self._active
+        self._bytes_on_disk = sum(segment.bytes_on_disk for segment in self._segments)
+        # Segments with bytes that no sync has been asked for, oldest first.
+        self._unsynced = {segment: None for segment in self._segments if segment.log.dirty}
+        self._unsynced_states: dict[Segment, None] = {}
+        self._changed_directories: dict[Path, None] = {}
+        if self._unsynced:
+            self._changed_directories[directory] = None
+        self._has_deleted = False
+        self._sync_point: _SyncPoint | None = None
+        self._failure: LogFailed | None = None
+
+    @property
+    def first_offset(self) -> int:
+        """The oldest offset that is still present; `next_offset` in an empty log."""
+        return self._segments[0].base_offset
+
+    @property
+    def next_offset(self) -> int:
+        """The offset of the next message to be appended."""
+        return self._next_offset
+
+    @property
+    def flushed_offset(self) -> int:
+        """The offset behind the last message that `flush` wrote."""
+        return self._active.next_offset
+
+    @property
+    def bytes_on_disk(self) -> int:
+        """Bytes of records and states in files."""
+        return self._bytes_on_disk
+
+    @property
+    def dirty(self) -> bool:
+        """Whether messages were flushed that no sync has been asked for."""
+        return bool(self._unsynced)
+
+    @property
+    def state_dirty(self) -> bool:
+        """Whether states were flushed or segments deleted that no sync has been asked for."""
+        return bool(self._unsynced_states) or self._has_deleted
+
+    def append(self, batch: Batch) -> None:
+        """Take *batch* for the next flush; it must begin at `next_offset`."""
+        assert batch.payloads
+        assert batch.first_offset == self._next_offset
+        if self._failure:
+            raise self._failure
+        self._batches.append(batch)
+        self._next_offset += len(batch.payloads)
+
+    def flush(self) -> int:
+        """Write the appended batches, one write per segment, and return the bytes written.
+
+        Raises LogFailed, now and at every later call, if the files cannot be written. The log
+        then ends with the last segment that was written.
+        """
+        if self._failure:
+            raise self._failure
+        if not self._batches:
+            return 0
+        try:
+            written = self._write_batches()
+        except OSError as error:
+            raise self.fail(error) from error
+        self._batches.clear()
+        return written
+
+    def read(self, offset: int, max_bytes: int) -> list[Batch]:
+        """Return flushed messages from *offset* on in about *max_bytes*, at least one.
+
+        Returns nothing at the end of the log, and what is left of a segment at its end. Raises
+        CorruptRecord, and OffsetOutOfRange for an offset whose segment was deleted.
+        """
+        if offset >= self._active.next_offset:
+            return []
+        at = bisect_right(self._segments, offset, key=_BASE_OFFSET) - 1
+        segment = self._segments[at]
+        if at < 0 or offset >= segment.next_offset:
+            raise OffsetOutOfRange(f"{self.directory}: offset {offset} was deleted")
+        if segment is not self._reading:
+            self._reading.release()
+            self._reading = segment
+        return segment.read(offset, max_bytes)
+
+    def find(self, timestamp_ms: int) -> int:
+        """Return an offset before which every message is older than *timestamp_ms*.
+
+        It is the nearest one in the time index: a few messages behind it may be older too.
+        """
+        for segment in reversed(self._segments):
+            if segment.first_timestamp_ms < timestamp_ms and not segment.is_empty:
+                relative_offset = segment.times.lookup(timestamp_ms)
+                if segment is not self._reading:
+                    segment.release()
+                return segment.base_offset + relative_offset
+        return self.first_offset
+
+    def mark(self, state: State, ranges: Iterable[tuple[int, int]]) -> None:
+        """Take the state of *ranges*, each [start, end), for the next flush_state."""
+        self._marks[state].extend(ranges)
+
+    def flush_state(self) -> None:
+        """Write the marks, one write per segment, and delete the segments that are spent.
+
+        The marked messages must have been flushed: an entry must not reach the disk before its
+        record. Raises LogFailed.
+        """
+        if self._failure:
+            raise self._failure
+        for state, ranges in self._marks.items():
+            if ranges:
+                for start, end in merge_intervals(iter(sorted(ranges))):
+                    self._mark_segments(state, start, end)
+                ranges.clear()
+        if self._touched:
+            try:
+                self._write_states()
+            except OSError as error:
+                raise self.fail(error) from error
+
+    def take_sync(self, include_state: bool) -> SyncWork | None:
+        """Return the work that makes all that was flushed durable; None if there is none.
+
+        Without *include_state* states and deletions wait for a later sync.
+        """
+        handles = [segment.log.take_handle() for segment in self._unsynced]
+        directories = self._changed_directories
+        if include_state:
+            handles += [segment.state.take_handle() for segment in self._unsynced_states]
+            if self._has_deleted or self._unsynced_states:
+                directories[self.directory] = None
+        if not handles and not directories:
+            return None
+        work = SyncWork(handles, directories)
+        if self._active in self._unsynced:
+            self._sync_point = _SyncPoint(work, self._active, self._active.size)
+        self._close_sealed(include_state)
+        self._changed_directories = {}
+        self._unsynced.clear()
+        if include_state:
+            self._unsynced_states.clear()
+            self._has_deleted = False
+        return work
+
+    def fail(self, error: OSError) -> LogFailed:
+        """Refuse all further writing because of *error*; return what later calls raise."""
+        self._failure = LogFailed(f"{self.directory}: {error}")
+        self._batches.clear()
+        self._next_offset = self._active.next_offset
+        return self._failure
+
+    def close(self) -> None:
+        """Write what was appended and marked, and close the files. Raises LogFailed."""
+        try:
+            if not self._failure:
+                self.flush()
+                self.flush_state()
+                self._write_index(lot_only=False)
+        finally:
+            for segment in self._segments:
+                segment.close()
+
+    def delete(self) -> None:
+        """Close the files and remove the directory with all that is in it."""
+        for segment in self._segments:
+            segment.close()
+        self._failure = LogFailed(f"{self.directory}: deleted")
+        if self.directory.exists():
+            shutil.rmtree(self.directory)
+
+    def _write_batches(self) -> int:
+        self._write_index(lot_only=True)
+        if self._is_active_old():
+            self._roll()
+        written = 0
+        limit = self._options.segment_bytes
+        size = self._active.size or HEADER_SIZE
+        batches: list[Batch] = []
+        chunks: list[bytes | bytearray] = []
+        for batch in self._batches:
+            chunk = encode_batch(batch)
+            while size + len(chunk) > limit:
+                # A record larger than a segment has one of its own.
+                fitting = records_within(batch, limit - size) or int(size == HEADER_SIZE)
+                head, batch = split_batch(batch, fitting)
+                if head.payloads:
+                    batches.append(head)
+                    chunks.append(encode_batch(head))
+                written += self._append_active(batches, chunks)
+                batches, chunks = [], []
+                if not batch.payloads:
+                    size = limit
+                    break
+                self._roll()
+                size = HEADER_SIZE
+                chunk = encode_batch(batch)
+            else:
+                batches.append(batch)
+                chunks.append(chunk)
+                size += len(chunk)
+        return written + self._append_active(batches, chunks)
+
+    def _append_active(self, batches: list[Batch], chunks: list[bytes | bytearray]) -> int:
+        if not batches:
+            return 0
+        active = self._active
+        if active.size == 0:
+            for directory in (*make_directory(self.directory), self.directory):
+                self._changed_directories[directory] = None
+        written = active.append(batches, chunks)
+        self._bytes_on_disk += written
+        self._unsynced[active] = None
+        return written
+
+    def _is_active_old(self) -> bool:
+        age_ms = self._options.segment_age_ms
+        if not age_ms or self._active.is_empty:
+            return False
+        return self._clock_ms() - self._active.first_timestamp_ms >= age_ms
+
+    def _roll(self) -> None:
+        """Seal the active segment and go on in a new one, whose files come with its records."""
+        sealed = self._active
+        sealed.seal()
+        if sealed is not self._reading:
+            sealed.release()
+        self._touched[sealed] = None
+        options = self._options
+        self._active = Segment(self.directory, sealed.next_offset, options.index_interval_bytes)
+        self._segments.append(self._active)
+
+    def _write_index(self, *, lot_only: bool) -> None:
+        """Write the index entries of the active segment whose records are durable by now."""
+        point = self._sync_point
+        if point is None or point.segment is not self._active or not point.work.is_done:
+            return
+        if not lot_only or point.segment.has_index_lot(point.size):
+            point.segment.write_index(point.size)
+
+    def _mark_segments(self, state: State, start: int, end: int) -> None:
+        assert end <= self._active.next_offset, "flush comes before flush_state"
+        at = max(bisect_right(self._segments, start, key=_BASE_OFFSET) - 1, 0)
+        while at < len(self._segments) and (segment := self._segments[at]).base_offset < end:
+            first, last = max(start, segment.base_offset), min(end, segment.next_offset)
+            if first < last:
+                segment.mark(state, first, last)
+                self._touched[segment] = None
+            at += 1
+
+    def _write_states(self) -> None:
+        for segment in self._touched:
+            before = segment.bytes_on_disk
+            if segment.is_spent:
+                self._delete_segment(segment)
+            else:
+                if segment.write_state():
+                    self._unsynced_states[segment] = None
+            self._bytes_on_disk += segment.bytes_on_disk - before
+        self._touched.clear()
+
+    def _delete_segment(self, segment: Segment) -> None:
+        self._segments.remove(segment)
+        self._unsynced.pop(segment, None)
+        self._unsynced_states.pop(segment, None)
+        if segment is self._reading:
+            self._reading = self._active
+        segment.delete()
+        self._has_deleted = True
+
+    def _close_sealed(self, include_state: bool) -> None:
+        """A log with many closed segments must not hold descriptors for each."""
+        for segment in self._unsynced:
+            if segment.is_sealed and segment is not self._reading:
+                segment.log.close()
+        for segment in self._unsynced_states if include_state else ():
+            if segment.is_sealed:
+                segment.state.close()

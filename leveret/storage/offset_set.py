@@ -1,0 +1,79 @@
+"""Offset set: which offsets of a segment are settled.
+
+Offsets come as intervals [start, end). The set is a bitmap in chunks: one integer per 4096 offsets,
+so adding is O(1) in any order, repeating an offset is harmless, and a set of a million offsets
+takes some ten kilobytes if they are dense, a quarter of a megabyte at worst.
+"""
+
+import re
+from collections.abc import Iterator
+
+_CHUNK_BITS = 12
+_CHUNK = 1 << _CHUNK_BITS
+_FULL = (1 << _CHUNK) - 1
+_ONES = re.compile("1+")
+
+
+class OffsetSet:
+    """A set of offsets that is filled by intervals. `count` is the number of its members."""
+
+    __slots__ = ("_chunks", "count")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._chunks: dict[int, int] = {}
+
+    def __contains__(self, offset: int) -> bool:
+        return bool(self._chunks.get(offset >> _CHUNK_BITS, 0) >> (offset & (_CHUNK - 1)) & 1)
+
+    def add(self, start: int, end: int) -> None:
+        """Add the offsets from *start* up to, not including, *end*."""
+        while start < end:
+            chunk = start >> _CHUNK_BITS
+            stop = min(end, (chunk + 1) << _CHUNK_BITS)
+            old = self._chunks.get(chunk, 0)
+            new = old | ((1 << stop - start) - 1) << (start & (_CHUNK - 1))
+            # One object for all full chunks.
+            self._chunks[chunk] = _FULL if new == _FULL else new
+            self.count += new.bit_count() - old.bit_count()
+            start = stop
+
+    def intervals(self) -> list[tuple[int, int]]:
+        """Return the members as sorted intervals that neither overlap nor touch."""
+        return merge_intervals(self._runs())
+
+    def gaps(self, first: int, end: int) -> list[tuple[int, int]]:
+        """Return the sorted intervals of [first, end) that are not members."""
+        gaps = []
+        for start, stop in self.intervals():
+            if first < min(start, end):
+                gaps.append((first, min(start, end)))
+            first = max(first, stop)
+        if first < end:
+            gaps.append((first, end))
+        return gaps
+
+    def _runs(self) -> Iterator[tuple[int, int]]:
+        for chunk, bits in sorted(self._chunks.items()):
+            base = chunk << _CHUNK_BITS
+            if bits == _FULL:
+                yield base, base + _CHUNK
+                continue
+            for run in _ONES.finditer(f"{bits:b}"[::-1]):
+                yield base + run.start(), base + run.end()
+
+
+def merge_intervals(intervals: Iterator[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Join intervals, sorted by their start, that overlap or touch."""
+    merged: list[tuple[int, int]] = []
+    first = last = -1
+    for start, end in intervals:
+        if start > last:
+            if first < last:
+                merged.append((first, last))
+            first, last = start, end
+        elif end > last:
+            last = end
+    if first < last:
+        merged.append((first, last))
+    return merged

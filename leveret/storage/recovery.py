@@ -1,0 +1,217 @@
+"""Recovery: opens the directory of a log after a stop of any kind.
+
+The log is the truth. The last segment may end in a torn record and is cut there; a closed one only
+if its index proves that it was longer, which takes a power failure around a roll. Anywhere else a
+bad record stays, and reading it raises CorruptRecord. Indexes are completed from the log, and
+states of records that are gone are dropped before anything new can take their offsets.
+"""
+
+import re
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from pathlib import Path
+
+from leveret.storage.errors import CorruptRecord, DamagedIndex
+from leveret.storage.files import HEADER_SIZE, check_header, file_header, replace_file
+from leveret.storage.log import LogOptions, SegmentLog
+from leveret.storage.offset_set import merge_intervals
+from leveret.storage.record import RECORD_HEADER_SIZE, record_timestamp_ms
+from leveret.storage.segment import LOG_MAGIC, LOG_SUFFIX, SUFFIXES, Segment
+from leveret.storage.state_log import (
+    ENTRY_SIZE,
+    STATE_MAGIC,
+    Entry,
+    State,
+    decode_entries,
+    encode_entries,
+)
+
+_FILE_NAME = re.compile(r"\d{20}(\.\w+)(\.tmp)?")
+
+Intervals = list[tuple[int, int]]
+
+
+@dataclass(slots=True)
+class Recovered:
+    """What recovery found.
+
+    `ready` are the messages [start, end) that are neither acked nor volatile, `delivered` those of
+    them that were handed to a consumer before. `report` has a line for each repair.
+    """
+
+    next_offset: int = 0
+    ready: Intervals = field(default_factory=list)
+    delivered: Intervals = field(default_factory=list)
+    report: list[str] = field(default_factory=list)
+
+
+def recover(
+    directory: Path, options: LogOptions, clock_ms: Callable[[], int]
+) -> tuple[SegmentLog, Recovered]:
+    """Open the log in *directory*, which need not exist.
+
+    Blocks; reads what the indexes do not cover. Raises UnsupportedFormat, and CorruptRecord if a
+    closed segment without an index has a bad record.
+    """
+    recovered = Recovered()
+    bases = _list_bases(directory)
+    segments: list[Segment] = []
+    with ExitStack() as on_error:
+        for base_offset, following in zip_longest(bases, bases[1:]):
+            segment = Segment(directory, base_offset, options.index_interval_bytes)
+            on_error.callback(segment.close)
+            _recover_records(segment, following, recovered.report)
+            _recover_states(segment, recovered)
+            if segment.is_spent:
+                segment.delete()
+            else:
+                segments.append(segment)
+        on_error.pop_all()
+    recovered.ready = merge_intervals(iter(recovered.ready))
+    log = SegmentLog(directory, options, clock_ms, segments)
+    recovered.next_offset = log.next_offset
+    return log, recovered
+
+
+def _list_bases(directory: Path) -> list[int]:
+    """Return the base offsets of the segments; remove files that a crash left without a log."""
+    if not directory.exists():
+        return []
+    names = {path.name for path in directory.iterdir()}
+    for name in sorted(names):
+        match = _FILE_NAME.fullmatch(name)
+        if match is None or match[1] not in SUFFIXES:
+            continue
+        if match[2] or name[:20] + LOG_SUFFIX not in names:
+            (directory / name).unlink()
+    return sorted(int(name[:20]) for name in names if re.fullmatch(r"\d{20}\.log", name))
+
+
+def _recover_records(segment: Segment, following: int | None, report: list[str]) -> None:
+    """Find the end of *segment*. *following* is the base of the next one, None for the last."""
+    path = segment.log.path
+    size = path.stat().st_size
+    if size < HEADER_SIZE:
+        # The crash came while the file was made.
+        segment.log.truncate(0)
+        segment.index.clear()
+        segment.times.clear()
+        segment.is_sealed = following is not None
+        return
+    segment.log.size = size
+    check_header(path, segment.log.read(0, HEADER_SIZE), LOG_MAGIC)
+    if size >= HEADER_SIZE + RECORD_HEADER_SIZE:
+        header = segment.log.read(HEADER_SIZE, RECORD_HEADER_SIZE)
+        segment.first_timestamp_ms = record_timestamp_ms(header)
+    has_index = _load_indexes(segment, following is not None, report)
+    if following is None or not segment.adopt_end():
+        may_cut = following is None or has_index
+        _scan_tail(segment, may_cut, report)
+        if following is not None:
+            segment.seal()
+    if following is not None:
+        if segment.next_offset > following:
+            expected = f"no record at or behind offset {following}"
+            raise CorruptRecord(path, segment.size, segment.next_offset, expected)
+        segment.release()
+
+
+def _load_indexes(segment: Segment, is_closed: bool, report: list[str]) -> bool:
+    """Load what the index files hold and return whether they are usable."""
+    try:
+        segment.index.load()
+        segment.times.load()
+        if is_closed and len(segment.index) > len(segment.times) + 1:
+            raise DamagedIndex(f"{segment.times.path}: expected as many entries as in the index")
+    except DamagedIndex as error:
+        segment.index.clear()
+        segment.times.clear()
+        # The active segment gets its index files late.
+        if is_closed:
+            report.append(f"{error}; rebuilt the indexes")
+        return False
+    return True
+
+
+def _scan_tail(segment: Segment, may_cut: bool, report: list[str]) -> None:
+    """Read the records behind the last index entry and cut the segment at the first bad one."""
+    size = segment.size
+    start, position = segment.resume()
+    if position == start and start > HEADER_SIZE:
+        report.append(f"{segment.index.path}: no record at its last entry; rebuilt the indexes")
+        segment.index.clear()
+        segment.times.clear()
+        start, position = segment.resume()
+    if position < size:
+        path, offset = segment.log.path, segment.next_offset
+        if not may_cut:
+            raise CorruptRecord(path, position, offset, "a good record in a closed segment")
+        report.append(f"{path}: cut {size - position} bytes of a torn tail at offset {offset}")
+        segment.log.truncate(position)
+    # What was read may not have been synced yet.
+    segment.log.dirty |= position > start
+
+
+def _recover_states(segment: Segment, recovered: Recovered) -> None:
+    """Apply the state log of *segment*, and rewrite it if it says more than it may.
+
+    An entry behind the end of the log would hide a message that has yet to come, so the state log
+    is durable without it before this returns.
+    """
+    entries = _read_states(segment, recovered.report)
+    settled = [_interval(segment, e) for e in entries if e[2] in (State.ACKED, State.VOLATILE)]
+    for start, end in merge_intervals(iter(sorted(settled))):
+        segment.acked.add(start, end)
+    delivered = sorted(_interval(segment, e) for e in entries if e[2] == State.DELIVERED)
+    ready = segment.acked.gaps(segment.base_offset, segment.next_offset)
+    recovered.ready += ready
+    recovered.delivered += _intersect(merge_intervals(iter(delivered)), ready)
+
+
+def _read_states(segment: Segment, report: list[str]) -> list[Entry]:
+    file = segment.state
+    try:
+        data = file.path.read_bytes()
+    except FileNotFoundError:
+        return []
+    if len(data) < HEADER_SIZE:
+        file.delete()
+        return []
+    check_header(file.path, data[:HEADER_SIZE], STATE_MAGIC)
+    found = decode_entries(data[HEADER_SIZE:])
+    end = segment.next_offset - segment.base_offset
+    entries = [(first, min(count, end - first), state) for first, count, state in found]
+    entries = [entry for entry in entries if entry[1] > 0]
+    file.size = len(data)
+    torn = len(data) - HEADER_SIZE - len(found) * ENTRY_SIZE
+    if torn or entries != found:
+        report.append(
+            f"{file.path}: dropped {torn} torn bytes and what it said of offsets from "
+            f"{segment.next_offset} on"
+        )
+        rewritten = file_header(STATE_MAGIC) + encode_entries(entries)
+        replace_file(file.path, rewritten)
+        file.size = len(rewritten)
+    return entries
+
+
+def _interval(segment: Segment, entry: Entry) -> tuple[int, int]:
+    start = segment.base_offset + entry[0]
+    return start, start + entry[1]
+
+
+def _intersect(left: Intervals, right: Intervals) -> Intervals:
+    """Return what both sorted lists of disjoint intervals cover."""
+    common = []
+    i = j = 0
+    while i < len(left) and j < len(right):
+        start, end = max(left[i][0], right[j][0]), min(left[i][1], right[j][1])
+        if start < end:
+            common.append((start, end))
+        if left[i][1] < right[j][1]:
+            i += 1
+        else:
+            j += 1
+    return common

@@ -1,0 +1,239 @@
+"""Segment: a run of records in one file, with two indexes and a state log beside it.
+
+Files, named by the offset of the first record in 20 digits:
+    .log        8 bytes header, then records (see record.py)
+    .index      relative offset to position, .timeindex  timestamp to relative offset
+    .state      what became of the records (see state_log.py)
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from leveret.storage.batch import Batch
+from leveret.storage.errors import CorruptRecord
+from leveret.storage.files import HEADER_SIZE, LogFile
+from leveret.storage.offset_index import OffsetIndex
+from leveret.storage.offset_set import OffsetSet
+from leveret.storage.record import RECORD_HEADER_SIZE, read_batches, record_size, skip_records
+from leveret.storage.state_log import STATE_MAGIC, Entry, State, encode_entries
+from leveret.storage.time_index import TimeIndex
+
+LOG_MAGIC = b"LVLG"
+LOG_SUFFIX = ".log"
+SUFFIXES = (LOG_SUFFIX, ".index", ".timeindex", ".state")
+
+# The index of the active segment is written in lots of this many entries.
+_INDEX_LOT = 64
+_SKIP_BYTES = 16384
+
+
+class Segment:
+    """The records from `base_offset` up to, not including, `next_offset`.
+
+    `acked` holds the offsets that are settled. A sealed segment takes no more records.
+    """
+
+    __slots__ = (
+        "_cursor",
+        "_entries",
+        "_index_interval_bytes",
+        "_indexed_position",
+        "acked",
+        "base_offset",
+        "first_timestamp_ms",
+        "index",
+        "is_sealed",
+        "log",
+        "next_offset",
+        "state",
+        "times",
+    )
+
+    def __init__(self, directory: Path, base_offset: int, index_interval_bytes: int) -> None:
+        log, index, times, state = (directory / f"{base_offset:020}{end}" for end in SUFFIXES)
+        self.base_offset = base_offset
+        self.next_offset = base_offset
+        self.first_timestamp_ms = 0
+        self.is_sealed = False
+        self.acked = OffsetSet()
+        self.log = LogFile(log, LOG_MAGIC)
+        self.index = OffsetIndex(index)
+        self.times = TimeIndex(times)
+        self.state = LogFile(state, STATE_MAGIC)
+        self._index_interval_bytes = index_interval_bytes
+        # The first record is always indexed.
+        self._indexed_position = -index_interval_bytes
+        self._entries: list[Entry] = []
+        # Where the last read ended: a queue reads on from there.
+        self._cursor = (base_offset, HEADER_SIZE)
+
+    @property
+    def size(self) -> int:
+        """Bytes in the log."""
+        return self.log.size
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no record was ever written to it."""
+        return self.next_offset == self.base_offset
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether the segment is closed and nobody needs its records any more."""
+        return self.is_sealed and self.acked.count == self.next_offset - self.base_offset
+
+    @property
+    def bytes_on_disk(self) -> int:
+        """Bytes of records and states."""
+        return self.log.size + self.state.size
+
+    def append(self, batches: Sequence[Batch], chunks: Sequence[bytes | bytearray]) -> int:
+        """Write *batches*, encoded as *chunks*, and return the bytes written.
+
+        Raises OSError; the segment is then what it was before.
+        """
+        position = self.log.size or HEADER_SIZE
+        if self.is_empty:
+            self.first_timestamp_ms = batches[0].timestamp_ms
+        written = self.log.append(chunks)
+        for batch, chunk in zip(batches, chunks, strict=True):
+            self._add_to_index(batch, position)
+            position += len(chunk)
+        self.next_offset = batches[-1].next_offset
+        return written
+
+    def read(self, offset: int, max_bytes: int) -> list[Batch]:
+        """Return the records from *offset* on in about *max_bytes*, at least one.
+
+        Raises CorruptRecord if the record at *offset* is bad.
+        """
+        position = self._cursor[1] if self._cursor[0] == offset else self._locate(offset)
+        batches, consumed = self._decode(offset, position, max_bytes)
+        self._cursor = (batches[-1].next_offset, position + consumed)
+        return batches
+
+    def mark(self, state: State, start: int, end: int) -> None:
+        """Note the state of the offsets [start, end); `write_state` brings it to the file."""
+        assert self.base_offset <= start < end <= self.next_offset
+        self._entries.append((start - self.base_offset, end - start, state))
+        if state is State.ACKED:
+            self.acked.add(start, end)
+
+    def write_state(self) -> bool:
+        """Append the noted states to the state log in one write; return whether there were any.
+
+        Raises OSError.
+        """
+        if not self._entries:
+            return False
+        self.state.append([encode_entries(self._entries)])
+        self._entries.clear()
+        return True
+
+    def write_index(self, durable_size: int) -> None:
+        """Write the index entries of the first *durable_size* bytes of the log. Raises OSError."""
+        count = self.index.count_below(durable_size)
+        self.index.write(count)
+        self.times.write(count)
+
+    def has_index_lot(self, durable_size: int) -> bool:
+        """Whether enough index entries wait to be written."""
+        return self.index.unwritten(self.index.count_below(durable_size)) >= _INDEX_LOT
+
+    def seal(self) -> None:
+        """Close the segment for writing and complete its indexes. Raises OSError."""
+        self.index.append(self.next_offset - self.base_offset, self.size)
+        self.index.write(len(self.index))
+        self.times.write(len(self.times))
+        self.is_sealed = True
+
+    def adopt_end(self) -> bool:
+        """Seal the segment if its index has the entry of its end; return whether it does."""
+        last = self.index.last()
+        if last is None or last[1] != self.size:
+            return False
+        self.next_offset = self.base_offset + last[0]
+        self.is_sealed = True
+        return True
+
+    def resume(self) -> tuple[int, int]:
+        """Check and index the records behind the last index entry that lies within the log.
+
+        Sets `next_offset`. Returns the positions of that entry and behind the last good record.
+        """
+        count = min(self.index.count_below(self.size), len(self.times))
+        self.index.cut(count)
+        self.times.cut(count)
+        last = self.index.last()
+        relative_offset, start = last or (0, HEADER_SIZE)
+        self._indexed_position = start if last else -self._index_interval_bytes
+        position = start
+        offset = self.base_offset + relative_offset
+        while position < self.size:
+            try:
+                batches, consumed = self._decode(offset, position, self._index_interval_bytes)
+            except CorruptRecord:
+                break
+            self._add_to_index(batches[0], position)
+            offset = batches[-1].next_offset
+            position += consumed
+        self.next_offset = offset
+        return start, position
+
+    def release(self) -> None:
+        """Give back the memory and descriptors that only a reader needs."""
+        if self.is_sealed:
+            self.index.unload()
+            self.times.unload()
+            if not self.log.dirty:
+                self.log.close()
+
+    def close(self) -> None:
+        """Close the files."""
+        self.log.close()
+        self.state.close()
+
+    def delete(self) -> None:
+        """Remove the files.
+
+        The log goes first: recovery removes what is left of the others, whereas a log without
+        its states would come back as ready.
+        """
+        self.log.delete()
+        self.state.delete()
+        self.index.delete()
+        self.times.delete()
+
+    def _add_to_index(self, batch: Batch, position: int) -> None:
+        if position - self._indexed_position >= self._index_interval_bytes:
+            relative_offset = batch.first_offset - self.base_offset
+            self.index.append(relative_offset, position)
+            self.times.append(batch.timestamp_ms, relative_offset)
+            self._indexed_position = position
+
+    def _locate(self, offset: int) -> int:
+        relative_offset, position = self.index.lookup(offset - self.base_offset)
+        at = self.base_offset + relative_offset
+        while at < offset:
+            window = self.log.read(position, _SKIP_BYTES)
+            skipped, passed = skip_records(window, offset - at)
+            if not skipped:
+                raise CorruptRecord(self.log.path, position, at, "a record, not the end of file")
+            at += skipped
+            position += passed
+        return position
+
+    def _decode(self, offset: int, position: int, max_bytes: int) -> tuple[list[Batch], int]:
+        path = self.log.path
+        data = self.log.read(
+            position, min(max(max_bytes, RECORD_HEADER_SIZE), self.size - position)
+        )
+        batches, consumed = read_batches(data, offset, path=path, position=position)
+        if batches:
+            return batches, consumed
+        # One record that is larger than was asked for.
+        size = record_size(data) if len(data) >= RECORD_HEADER_SIZE else RECORD_HEADER_SIZE
+        if position + size > self.size:
+            expected = f"{size} bytes, not {self.size - position}"
+            raise CorruptRecord(path, position, offset, expected)
+        return read_batches(self.log.read(position, size), offset, path=path, position=position)

@@ -1,0 +1,45 @@
+"""Sync work: what one sync of a log has to make durable.
+
+It is taken in the loop and run in the storage thread. It owns its descriptors, so the log may close
+or delete the files meanwhile.
+"""
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from leveret.storage.files import sync_directory
+
+
+class SyncWork:
+    """Descriptors of files, oldest first, and directories whose entries changed.
+
+    `is_done` turns true, once, when everything is durable.
+    """
+
+    __slots__ = ("_directories", "_handles", "is_done")
+
+    def __init__(self, handles: list[int], directories: Iterable[Path]) -> None:
+        self._handles = handles
+        self._directories = tuple(directories)
+        self.is_done = False
+
+    def run(self) -> None:
+        """Sync the files, then the directories. Blocks. Raises OSError.
+
+        Files are synced in the order they were written in, so that a segment is never durable
+        before the one in front of it.
+        """
+        try:
+            for handle in self._handles:
+                os.fdatasync(handle)
+            for directory in self._directories:
+                sync_directory(directory)
+            self.is_done = True
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Give the descriptors back; for work that is not going to run."""
+        while self._handles:
+            os.close(self._handles.pop())

@@ -1,0 +1,43 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from leveret.storage.offset_set import OffsetSet, merge_intervals
+
+INTERVALS = st.lists(
+    st.tuples(st.integers(0, 9000), st.integers(0, 5000)).map(lambda p: (p[0], p[0] + p[1])),
+    max_size=12,
+)
+
+
+def expand(intervals: list[tuple[int, int]]) -> set[int]:
+    return {offset for start, end in intervals for offset in range(start, end)}
+
+
+def as_intervals(members: set[int]) -> list[tuple[int, int]]:
+    starts = sorted(m for m in members if m - 1 not in members)
+    ends = sorted(m + 1 for m in members if m + 1 not in members)
+    return list(zip(starts, ends, strict=True))
+
+
+@given(INTERVALS, st.integers(0, 14000), st.integers(0, 14000))
+def test_it_is_a_set(intervals: list[tuple[int, int]], first: int, end: int) -> None:
+    offsets, model = OffsetSet(), expand(intervals)
+    for start, stop in intervals:
+        offsets.add(start, stop)
+    assert offsets.count == len(model)
+    assert offsets.intervals() == as_intervals(model)
+    assert offsets.gaps(first, end) == as_intervals(set(range(first, end)) - model)
+    assert all((probe in offsets) == (probe in model) for probe in range(0, 14000, 61))
+
+
+def test_neighbours_merge_in_any_order() -> None:
+    offsets = OffsetSet()
+    for offset in [*range(0, 10000, 2), *range(1, 10000, 2)]:
+        offsets.add(offset, offset + 1)
+    assert offsets.intervals() == [(0, 10000)]
+    assert offsets.count == 10000
+
+
+@given(INTERVALS)
+def test_merging_keeps_the_members(intervals: list[tuple[int, int]]) -> None:
+    assert merge_intervals(iter(sorted(intervals))) == as_intervals(expand(intervals))
