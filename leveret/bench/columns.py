@@ -5,41 +5,46 @@ extended slice takes or sets that byte in all of them at once, so the work per r
 the interpreter's own loops. Numbers are u64, big endian. No run is longer than MAX_COUNT.
 """
 
-from collections.abc import Iterable, Iterator
+import struct
+from collections.abc import Iterable
 
 _LOW = bytes(range(256)) * 512
 _HIGH = b"".join(bytes([high]) * 256 for high in range(256)) * 2
 _FIRST_DIGIT = b"".join(b"%02x" % byte for byte in range(256))[::2]
 _SECOND_DIGIT = b"".join(b"%02x" % byte for byte in range(256))[1::2]
 
+_SHIFTS = range(56, -8, -8)
+_U64 = struct.Struct(">Q")
+
 MAX_COUNT = 65536
 
 
-def counter_columns(first: int, count: int) -> Iterator[bytes]:
-    """Yield the eight byte columns of the numbers from *first* on, highest byte first.
+def counter_column(first: int, count: int, shift: int) -> bytes:
+    """The byte at bit *shift* of each of the numbers from *first* on.
 
-    The upper six bytes change at most once in MAX_COUNT numbers.
+    The bytes above the lowest two change at most once in MAX_COUNT numbers.
     """
     low = first & 0xFFFF
+    if shift < 16:
+        return (_HIGH if shift else _LOW)[low : low + count]
     before = min(count, 65536 - low)
-    upper, next_upper = first >> 16, (first >> 16) + 1
-    for shift in (40, 32, 24, 16, 8, 0):
-        column = bytes([upper >> shift & 255]) * before
-        yield column + bytes([next_upper >> shift & 255]) * (count - before)
-    yield _HIGH[low : low + count]
-    yield _LOW[low : low + count]
+    upper, shift = first >> 16, shift - 16
+    column = bytes([upper >> shift & 255]) * before
+    if before < count:
+        column += bytes([upper + 1 >> shift & 255]) * (count - before)
+    return column
 
 
 def write_counter(run: bytearray, position: int, stride: int, first: int, count: int) -> None:
     """Write the numbers from *first* on into *count* records, into the first at *position*."""
-    for offset, column in enumerate(counter_columns(first, count), position):
-        run[_column(offset, stride, count)] = column
+    for offset, shift in enumerate(_SHIFTS, position):
+        run[_column(offset, stride, count)] = counter_column(first, count, shift)
 
 
 def write_hex_counter(run: bytearray, position: int, stride: int, first: int, count: int) -> None:
     """Write the numbers from *first* on as 16 hexadecimal digits each."""
-    for index, column in enumerate(counter_columns(first, count)):
-        offset = position + 2 * index
+    for offset, shift in zip(range(position, position + 16, 2), _SHIFTS, strict=True):
+        column = counter_column(first, count, shift)
         run[_column(offset, stride, count)] = column.translate(_FIRST_DIGIT)
         run[_column(offset + 1, stride, count)] = column.translate(_SECOND_DIGIT)
 
@@ -51,10 +56,19 @@ def write_constant(run: bytearray, position: int, stride: int, value: bytes, cou
 
 
 def is_counting(run: bytearray, position: int, stride: int, first: int, count: int) -> bool:
-    """Whether *count* records, the first at *position*, hold the numbers from *first* on."""
-    return all(
-        run[_column(offset, stride, count)] == column
-        for offset, column in enumerate(counter_columns(first, count), position)
+    """Whether *count* records, the first at *position*, hold the numbers from *first* on.
+
+    The first and the last are compared as a whole, those between by their lowest 24 bits.
+    """
+    last = position + (count - 1) * stride
+    return (
+        _U64.unpack_from(run, position) == (first,)
+        and _U64.unpack_from(run, last) == (first + count - 1,)
+        and all(
+            run[_column(position + 7 - shift // 8, stride, count)]
+            == counter_column(first, count, shift)
+            for shift in (0, 8, 16)
+        )
     )
 
 
@@ -67,7 +81,8 @@ def count_alike(
         if not count:
             break
         column = run[_column(start + offset, stride, count)]
-        count -= len(column.lstrip(byte))
+        if column != byte * count:
+            count -= len(column.lstrip(byte))
     return count
 
 

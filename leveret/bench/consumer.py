@@ -23,7 +23,7 @@ from leveret.bench.topology import Topology
 from leveret.bench.worker import Consumed, Counters, Ready, Start, Stop
 
 # Of one received run so many messages are timed.
-_TIMED_PER_RUN = 16
+_TIMED_PER_RUN = 4
 _STALL_S = 10.0
 
 Checks = dict[tuple[int, int], SequenceCheck]

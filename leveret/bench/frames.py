@@ -201,13 +201,15 @@ def read_u64(data: bytearray, position: int) -> int:
 
 
 def _framing(frames: Sequence[tuple[int, int]]) -> list[int]:
-    """The offsets of the bytes that make a delivery what it is: heads and ends of its frames."""
-    (_, method_length), (header, header_length), *bodies = frames
-    offsets = [*range(12), _FRAME.size + method_length]
-    # Class, weight and body size.
-    offsets += [*range(header, header + _FRAME.size + 12), header + _FRAME.size + header_length]
-    for body, length in bodies:
-        offsets += [*range(body, body + _FRAME.size), body + _FRAME.size + length]
+    """The offsets of the bytes that make a run what it is.
+
+    Of each frame its type, the low half of its length and its end; of a deliver its method id; of
+    a header the low end of the body size. Fewer bytes are faster; a broker that breaks only the others breaks the next frame, too.
+    """
+    (method, _), (header, _), *_ = frames
+    offsets = [method + 8, method + 10, header + _FRAME.size + 10, header + _FRAME.size + 11]
+    for start, length in frames:
+        offsets += [start, start + 5, start + 6, start + _FRAME.size + length]
     return offsets
 
 

@@ -16,7 +16,7 @@ from leveret.bench.topology import Lane, Topology
 from leveret.bench.worker import Counters, Published, Ready, Start, Stop
 from leveret.bench.workloads import Workload
 
-_BATCH_BYTES = 48 * 1024
+_BATCH_BYTES = 128 * 1024
 _BATCH_MESSAGES = 512
 # Then it is the turn of the other connections and of the confirms.
 _BATCHES_PER_TURN = 8
