@@ -8,13 +8,14 @@ import shutil
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import islice
 from operator import attrgetter
 from pathlib import Path
 
 from leveret.storage.batch import Batch
 from leveret.storage.errors import LogFailed, OffsetOutOfRange
 from leveret.storage.files import HEADER_SIZE, make_directory
-from leveret.storage.offset_set import merge_intervals
+from leveret.storage.offset_set import clip_intervals, merge_intervals
 from leveret.storage.record import encode_batch, records_within, split_batch
 from leveret.storage.segment import Segment
 from leveret.storage.state_log import State
@@ -87,7 +88,7 @@ class SegmentLog:
             self._changed_directories[directory] = None
         self._has_deleted = False
         self._sync_point: _SyncPoint | None = None
-        self._failure: LogFailed | None = None
+        self._failure = ""
 
     @property
     def first_offset(self) -> int:
@@ -124,7 +125,7 @@ class SegmentLog:
         assert batch.payloads
         assert batch.first_offset == self._next_offset
         if self._failure:
-            raise self._failure
+            raise LogFailed(self._failure)
         self._batches.append(batch)
         self._next_offset += len(batch.payloads)
 
@@ -135,7 +136,7 @@ class SegmentLog:
         then ends with the last segment that was written.
         """
         if self._failure:
-            raise self._failure
+            raise LogFailed(self._failure)
         if not self._batches:
             return 0
         try:
@@ -186,11 +187,10 @@ class SegmentLog:
         record. Raises LogFailed.
         """
         if self._failure:
-            raise self._failure
+            raise LogFailed(self._failure)
         for state, ranges in self._marks.items():
             if ranges:
-                for start, end in merge_intervals(iter(sorted(ranges))):
-                    self._mark_segments(state, start, end)
+                self._mark_segments(state, merge_intervals(iter(sorted(ranges))))
                 ranges.clear()
         if self._touched:
             try:
@@ -224,10 +224,10 @@ class SegmentLog:
 
     def fail(self, error: OSError) -> LogFailed:
         """Refuse all further writing because of *error*; return what later calls raise."""
-        self._failure = LogFailed(f"{self.directory}: {error}")
+        self._failure = f"{self.directory}: {error}"
         self._batches.clear()
         self._next_offset = self._active.next_offset
-        return self._failure
+        return LogFailed(self._failure)
 
     def close(self) -> None:
         """Write what was appended and marked, and close the files. Raises LogFailed."""
@@ -244,7 +244,11 @@ class SegmentLog:
         """Close the files and remove the directory with all that is in it."""
         for segment in self._segments:
             segment.close()
-        self._failure = LogFailed(f"{self.directory}: deleted")
+        self._failure = f"{self.directory}: deleted"
+        self._unsynced.clear()
+        self._unsynced_states.clear()
+        self._changed_directories.clear()
+        self._has_deleted = False
         if self.directory.exists():
             shutil.rmtree(self.directory)
 
@@ -317,15 +321,17 @@ class SegmentLog:
         if not lot_only or point.segment.has_index_lot(point.size):
             point.segment.write_index(point.size)
 
-    def _mark_segments(self, state: State, start: int, end: int) -> None:
+    def _mark_segments(self, state: State, ranges: list[tuple[int, int]]) -> None:
+        first, end = ranges[0][0], ranges[-1][1]
         assert end <= self._active.next_offset, "flush comes before flush_state"
-        at = max(bisect_right(self._segments, start, key=_BASE_OFFSET) - 1, 0)
-        while at < len(self._segments) and (segment := self._segments[at]).base_offset < end:
-            first, last = max(start, segment.base_offset), min(end, segment.next_offset)
-            if first < last:
-                segment.mark(state, first, last)
+        at = max(bisect_right(self._segments, first, key=_BASE_OFFSET) - 1, 0)
+        for segment in islice(self._segments, at, None):
+            if segment.base_offset >= end:
+                break
+            within = clip_intervals(ranges, segment.base_offset, segment.next_offset)
+            if within:
+                segment.mark(state, within)
                 self._touched[segment] = None
-            at += 1
 
     def _write_states(self) -> None:
         for segment in self._touched:

@@ -112,12 +112,15 @@ class Segment:
         self._cursor = (batches[-1].next_offset, position + consumed)
         return batches
 
-    def mark(self, state: State, start: int, end: int) -> None:
-        """Note the state of the offsets [start, end); `write_state` brings it to the file."""
-        assert self.base_offset <= start < end <= self.next_offset
-        self._entries.append((start - self.base_offset, end - start, state))
+    def mark(self, state: State, ranges: list[tuple[int, int]]) -> None:
+        """Note the state of the offsets in sorted *ranges*; `write_state` brings it to the file."""
+        base_offset = self.base_offset
+        assert base_offset <= ranges[0][0]
+        assert ranges[-1][1] <= self.next_offset
+        self._entries += [(start - base_offset, end - start, state) for start, end in ranges]
         if state is State.ACKED:
-            self.acked.add(start, end)
+            for start, end in ranges:
+                self.acked.add(start, end)
 
     def write_state(self) -> bool:
         """Append the noted states to the state log in one write; return whether there were any.
@@ -229,11 +232,10 @@ class Segment:
             position, min(max(max_bytes, RECORD_HEADER_SIZE), self.size - position)
         )
         batches, consumed = read_batches(data, offset, path=path, position=position)
-        if batches:
-            return batches, consumed
-        # One record that is larger than was asked for.
-        size = record_size(data) if len(data) >= RECORD_HEADER_SIZE else RECORD_HEADER_SIZE
-        if position + size > self.size:
-            expected = f"{size} bytes, not {self.size - position}"
-            raise CorruptRecord(path, position, offset, expected)
-        return read_batches(self.log.read(position, size), offset, path=path, position=position)
+        if not batches and len(data) >= RECORD_HEADER_SIZE:
+            # One record that is larger than was asked for.
+            data = self.log.read(position, min(record_size(data), self.size - position))
+            batches, consumed = read_batches(data, offset, path=path, position=position)
+        if not batches:
+            raise CorruptRecord(path, position, offset, f"a whole record, not {len(data)} bytes")
+        return batches, consumed

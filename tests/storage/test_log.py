@@ -242,14 +242,26 @@ def test_a_flipped_bit_in_a_closed_segment_stops_the_reader_there(tmp_path: Path
     again.close()
 
 
+def test_a_file_that_was_cut_under_the_log_is_corrupt(log: SegmentLog) -> None:
+    append(log, 30)
+    os.truncate(log.directory / f"{0:020}.log", 8 + 9 * 100 + 50)
+    assert len(read_all(log, [(0, 9)])) == 9
+    with pytest.raises(
+        CorruptRecord, match="record 9 at byte 908: expected a whole record, not 50"
+    ):
+        log.read(9, 1000)
+    for offset in (10, 29):
+        with pytest.raises(CorruptRecord):
+            log.read(offset, 1000)
+
+
 def test_a_sync_covers_what_was_flushed(log: SegmentLog) -> None:
     assert log.take_sync(include_state=True) is None
     append(log, 100)
-    assert log.dirty
+    assert (log.dirty, log.state_dirty) == (True, False)
     work = log.take_sync(include_state=False)
     assert work is not None
     assert not log.dirty
-    assert not work.is_done
     work.run()
     assert work.is_done
     assert log.take_sync(include_state=True) is None
@@ -336,5 +348,6 @@ def test_a_deleted_log_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "q" / "snapshot").write_bytes(b"")
     log.delete()
     assert not (tmp_path / "q").exists()
+    assert log.take_sync(include_state=True) is None
     with pytest.raises(LogFailed, match="deleted"):
         log.flush()

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leveret.storage.offset_set import OffsetSet, merge_intervals
+from leveret.storage.offset_set import OffsetSet, clip_intervals, merge_intervals
 
 INTERVALS = st.lists(
     st.tuples(st.integers(0, 9000), st.integers(0, 5000)).map(lambda p: (p[0], p[0] + p[1])),
@@ -41,3 +41,12 @@ def test_neighbours_merge_in_any_order() -> None:
 @given(INTERVALS)
 def test_merging_keeps_the_members(intervals: list[tuple[int, int]]) -> None:
     assert merge_intervals(iter(sorted(intervals))) == as_intervals(expand(intervals))
+
+
+@given(INTERVALS, st.integers(0, 14000), st.integers(0, 14000))
+def test_clipping_keeps_what_is_within(
+    intervals: list[tuple[int, int]], first: int, end: int
+) -> None:
+    merged = merge_intervals(iter(sorted(intervals)))
+    clipped = clip_intervals(merged, first, end)
+    assert clipped == as_intervals(expand(intervals) & set(range(first, end)))

@@ -85,7 +85,7 @@ def test_a_torn_tail_is_cut_at_every_byte(tmp_path: Path, sizes: list[int]) -> N
         again.close()
 
 
-@pytest.mark.parametrize("size", range(0, 9))
+@pytest.mark.parametrize("size", range(9))
 def test_a_crash_while_the_first_segment_was_made(tmp_path: Path, size: int) -> None:
     write(tmp_path, 3)
     cut(file_of(tmp_path, 0), size)
@@ -214,7 +214,7 @@ def test_states_of_records_that_are_all_gone_are_dropped(tmp_path: Path) -> None
     log.close()
 
 
-@pytest.mark.parametrize("size", range(0, 57))
+@pytest.mark.parametrize("size", range(57))
 def test_a_torn_state_log_keeps_its_whole_entries(tmp_path: Path, size: int) -> None:
     log = new_log(tmp_path)
     append(log, 20)
