@@ -204,7 +204,8 @@ def _framing(frames: Sequence[tuple[int, int]]) -> list[int]:
     """The offsets of the bytes that make a run what it is.
 
     Of each frame its type, the low half of its length and its end; of a deliver its method id; of
-    a header the low end of the body size. Fewer bytes are faster; a broker that breaks only the others breaks the next frame, too.
+    a header the low end of the body size. Fewer bytes are faster, and a broker that breaks only
+    the others breaks the next frame, too.
     """
     (method, _), (header, _), *_ = frames
     offsets = [method + 8, method + 10, header + _FRAME.size + 10, header + _FRAME.size + 11]
