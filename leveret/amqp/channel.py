@@ -34,9 +34,9 @@ class ChannelReceiver(Protocol):
     """What the broker does with what arrives on one channel."""
 
     def publish(
-        self, method: bytes, facts: Facts, contents: list[bytes], content_length: int
+        self, methods: list[bytes], facts: Facts, contents: list[bytes], content_length: int
     ) -> None:
-        """Messages in one run: argument bytes of their basic.publish, facts, content frames.
+        """Messages in one run: argument bytes of each basic.publish, facts, content frames.
 
         *content_length* is the length of each content, or 0 if they differ.
         """
@@ -98,4 +98,4 @@ class Channel:
     def _published(self, content: bytes) -> None:
         size = int.from_bytes(content[3:7], "big")
         facts = self._facts_reader.read_facts(content[7 : 7 + size])
-        self.receiver.publish(self._publish, facts, [content], len(content))
+        self.receiver.publish([self._publish], facts, [content], len(content))

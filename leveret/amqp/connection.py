@@ -52,6 +52,7 @@ from leveret.amqp.frames import (
 )
 from leveret.amqp.methods import decode_method, encode_method
 from leveret.amqp.properties import FactsReader
+from leveret.amqp.publish_shape import ShapeBook
 from leveret.amqp.tuning import Tuning
 
 logger = logging.getLogger(__name__)
@@ -125,6 +126,7 @@ class Connection:
         receiver: ConnectionReceiver,
         tuning: Tuning,
         facts_reader: FactsReader,
+        shapes: ShapeBook,
         max_message_size: int,
     ) -> None:
         self._receiver = receiver
@@ -132,7 +134,7 @@ class Connection:
         self._hold = False
         self._blind = False
         self._max_body = max_message_size
-        self._publishes = PublishReader(facts_reader, max_message_size)
+        self._publishes = PublishReader(facts_reader, shapes, max_message_size)
         self.facts_reader = facts_reader
         self.tuning = tuning
         self.state = ConnectionState.AWAIT_HEADER
@@ -194,7 +196,7 @@ class Connection:
             start = position
             try:
                 if self.state is ConnectionState.OPEN:
-                    run = publishes.take_alike(data, position, end)
+                    run = publishes.take_alike(data, position)
                     if run is not None:
                         number = run.channel
                         position = run.position

@@ -14,13 +14,14 @@ from typing import NamedTuple
 from leveret.amqp.constants import FRAME_END
 from leveret.amqp.frames import FRAME_HEADER
 from leveret.amqp.properties import Facts, FactsReader
+from leveret.amqp.publish_shape import PublishShape, ShapeBook
 
 PUBLISH = b"\x00\x3c\x00\x28"
 ACK = b"\x00\x3c\x00\x50"
 
-_FRAME = FRAME_HEADER.unpack_from
-_CONTENT_HEADER = struct.Struct(">BHIHHQ")
-"""Frame header of a content header, then its class, weight and body size."""
+_CONTENT_HEADER = struct.Struct(">BBHIHHQ")
+"""End octet of the method frame, frame header of the content header, class, weight, body size."""
+_SHORTEST_PUBLISH = 7 + 9 + 1
 _BODY_START = struct.Struct(">BBHI")
 """End octet of the header frame, then the frame header of the first body frame."""
 _BODY_HEADER_SIZE = 8
@@ -38,11 +39,15 @@ _FEW = 4
 
 
 class PublishRun(NamedTuple):
-    """Publishes of one channel that share their method bytes and their facts."""
+    """Publishes of one channel that share their facts.
+
+    `methods` are the argument bytes of each basic.publish, `contents` the frames behind it, each
+    of `content_length` bytes, or 0 if they differ.
+    """
 
     position: int
     channel: int
-    method: bytes
+    methods: list[bytes]
     facts: Facts
     contents: list[bytes]
     content_length: int
@@ -51,78 +56,51 @@ class PublishRun(NamedTuple):
 class PublishReader:
     """Takes runs of publishes out of one connection's chunks.
 
-    It remembers the bytes in front of the last body (method frame, header frame, start of the
-    body frame). While they repeat, a message is one comparison and one slice.
+    While publishes are of the shape that was seen last, a run is one match. Others are taken
+    apart one by one, and their shapes remembered.
     """
 
-    __slots__ = (
-        "_channel",
-        "_facts",
-        "_facts_reader",
-        "_header",
-        "_max_body",
-        "_method_frame",
-        "_prefix",
-        "_skip",
-        "_stride",
-    )
+    __slots__ = ("_facts_reader", "_max_body", "_shape", "_shapes")
 
-    def __init__(self, facts_reader: FactsReader, max_body: int) -> None:
+    def __init__(self, facts_reader: FactsReader, shapes: ShapeBook, max_body: int) -> None:
         self._facts_reader = facts_reader
+        self._shapes = shapes
         self._max_body = max_body
-        self._prefix = b""
-        self._header = b""
-        self._method_frame = b""
-        self._channel = 0
-        self._skip = 0
-        self._stride = 0
-        self._facts: Facts | None = None
+        self._shape: PublishShape | None = None
 
-    def take_alike(self, data: bytes, position: int, end: int) -> PublishRun | None:
-        """Take the run at *position* that repeats the last publish in all but the bodies."""
-        prefix = self._prefix
-        facts = self._facts
-        if facts is None or not data.startswith(prefix, position):
+    def take_alike(self, data: bytes, position: int) -> PublishRun | None:
+        """Take the run at *position* that is of the same shape as the publish before it."""
+        shape = self._shape
+        if shape is None:
             return None
-        contents: list[bytes] = []
-        take = contents.append
-        starts_with = data.startswith
-        skip = self._skip
-        stride = self._stride
-        stop = position + stride
-        while stop <= end and data[stop - 1] == FRAME_END:
-            take(data[position + skip : stop])
-            position = stop
-            stop += stride
-            if not starts_with(prefix, position):
-                break
-        if not contents:
+        run = shape.take(data, position)
+        if run is None:
             return None
-        method = self._method_frame[11:-1]
-        return PublishRun(position, self._channel, method, facts, contents, stride - skip)
+        stop, methods, contents = run
+        return PublishRun(stop, shape.channel, methods, shape.facts, contents, shape.content_length)
 
     def take(self, data: bytes, position: int, end: int, channel: int) -> PublishRun | None:
-        """Take the run of publishes on *channel* that starts at *position*.
+        """Take the run of publishes on *channel* that starts at *position*, message by message.
 
-        A run goes on while method bytes and facts stay the same; the properties may differ.
-        Raises InternalError for properties that do not decode.
+        A run ends before a message with other facts, and behind one whose shape is known. Raises
+        InternalError for properties that do not decode.
         """
-        method_end = position + _FRAME(data, position)[2] + 8
-        if method_end >= end or data[method_end - 1] != FRAME_END:
-            return None
-        method_frame = data[position:method_end]
+        methods: list[bytes] = []
         contents: list[bytes] = []
         run_facts: Facts | None = None
         content_length = -1
-        start = method_end
-        done = position
-        while end - start > _CONTENT_HEADER.size:
-            kind, number, size, class_id, weight, body_size = _CONTENT_HEADER.unpack_from(
-                data, start
+        frame_start = data[position : position + 3]
+        while end - position > _SHORTEST_PUBLISH:
+            start = position + int.from_bytes(data[position + 3 : position + 7], "big") + 8
+            if start + _CONTENT_HEADER.size >= end:
+                break
+            mark, kind, number, size, class_id, weight, body_size = _CONTENT_HEADER.unpack_from(
+                data, start - 1
             )
             body_start = start + size + 8
             if (
-                kind != 2
+                mark != FRAME_END
+                or kind != 2
                 or number != channel
                 or class_id != 60
                 or weight
@@ -143,46 +121,47 @@ class PublishReader:
                 or data[stop - 1] != FRAME_END
             ):
                 break
-            header = data[start + 7 : body_start - 1]
-            facts = self._facts_reader.read_facts(header)
+            facts = self._facts_reader.read_facts(data[start + 7 : body_start - 1])
             if facts is not run_facts:
                 if run_facts is not None:
                     break
                 run_facts = facts
+            method = data[position + 11 : start - 1]
+            if not is_publish(method):
+                break
+            methods.append(method)
             contents.append(data[start:stop])
             length = stop - start
             if length != content_length:
                 content_length = length if content_length < 0 else 0
-            done = stop
-            if header == self._header and method_frame == self._method_frame:
-                # Twice the same: from now on expect it to stay so.
-                self._remember(data, channel, facts, start, body_start + 7, stop)
+            begin, position = position, stop
+            shape = self._shapes.saw(data[begin:stop], start - begin, body_start - begin, facts)
+            if shape is not None and shape is not self._shape:
+                self._shape = shape
                 break
-            self._header = header
-            self._method_frame = method_frame
-            if not data.startswith(method_frame, stop):
+            if data[stop + 7 : stop + 11] != PUBLISH or data[stop : stop + 3] != frame_start:
                 break
-            start = stop + len(method_frame)
-        if run_facts is None:
+        if run_facts is None or not methods:
             return None
-        return PublishRun(
-            done, channel, method_frame[11:-1], run_facts, contents, max(content_length, 0)
-        )
+        return PublishRun(position, channel, methods, run_facts, contents, max(content_length, 0))
 
-    def _remember(
-        self,
-        data: bytes,
-        channel: int,
-        facts: Facts,
-        start: int,
-        body: int,
-        stop: int,
-    ) -> None:
-        self._prefix = self._method_frame + data[start:body]
-        self._channel = channel
-        self._facts = facts
-        self._skip = len(self._method_frame)
-        self._stride = self._skip + stop - start
+
+def is_publish(method: bytes) -> bool:
+    """Are these the arguments of a basic.publish, whole and in UTF-8?
+
+    u16 reserved | short string exchange | short string routing key | bits
+    """
+    try:
+        exchange_end = 3 + method[2]
+        key_end = exchange_end + 1 + method[exchange_end]
+        if key_end + 1 != len(method):
+            return False
+        if not method.isascii():
+            method[3:exchange_end].decode()
+            method[exchange_end + 1 : key_end].decode()
+    except (IndexError, UnicodeDecodeError):
+        return False
+    return True
 
 
 def take_acks(data: bytes, position: int) -> tuple[int, list[tuple[int, bool]] | list[int]] | None:

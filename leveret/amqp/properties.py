@@ -216,7 +216,7 @@ class PropertyView:
     def __init__(self, payload: bytes) -> None:
         self._payload = payload
         try:
-            self._extents = _extents(payload)
+            self._extents = property_extents(payload)
         except _UNDECODABLE as error:
             raise _undecodable(error) from error
 
@@ -287,8 +287,11 @@ def _plan(raw_flags: bytes) -> tuple[tuple[int, ...], bool]:
     return steps, flags & _ONE_TIME != 0
 
 
-def _extents(payload: bytes) -> dict[str, tuple[int, int]]:
-    """Return start and stop of each property."""
+def property_extents(payload: bytes) -> dict[str, tuple[int, int]]:
+    """Return start and stop of each property in a content header's *payload*, in their order.
+
+    Raises IndexError, ValueError or struct.error for a list that does not decode.
+    """
     extents = {}
     position = _LIST_POSITION
     for name in _names(payload[_FLAGS_POSITION] << 8 | payload[_FLAGS_POSITION + 1]):

@@ -4,6 +4,8 @@ The hot methods (`publish`, `ack`, `deliver`) are here; every other method is a 
 `handlers_*`, found by its class.
 """
 
+from itertools import groupby
+from operator import attrgetter, concat
 from typing import TYPE_CHECKING
 
 from pamqp import commands
@@ -23,7 +25,7 @@ from leveret.amqp.properties import Facts, PropertyView
 from leveret.amqp.tables import Table
 from leveret.broker.confirms import ConfirmTracker
 from leveret.broker.handlers import HANDLERS
-from leveret.broker.routes import MANDATORY, Route
+from leveret.broker.routes import MANDATORY, Routed
 from leveret.broker.transactions import Transaction
 from leveret.broker.turn import Turn
 from leveret.broker.unacked import Delivery, Holder, UnackedLedger, grouped
@@ -34,6 +36,10 @@ from leveret.storage.batch import Batch
 
 if TYPE_CHECKING:
     from leveret.broker.session import Session
+
+
+_HEAD = attrgetter("head")
+_TARGET = attrgetter("queues", "bits")
 
 
 class ChannelSession:
@@ -77,71 +83,97 @@ class ChannelSession:
     # ---- publish
 
     def publish(
-        self, method: bytes, facts: Facts, contents: list[bytes], content_length: int
+        self, methods: list[bytes], facts: Facts, contents: list[bytes], content_length: int
     ) -> None:
         """Route a run of messages and append it to its queues."""
-        route = self.vhost.routes.find(method)
         if facts.user_id is not None:
             self._check_user_id(facts.user_id)
-        if self.transaction is not None:
-            self.transaction.publish(route, facts, contents, content_length)
-        else:
-            self.enqueue(route, facts, contents, content_length)
+        method = methods[0]
+        if methods.count(method) == len(methods):
+            route = self.vhost.routes.find(method)
+            self._publish(Routed(route.queues, [route], contents, content_length), facts)
+            return
+        routes = self.vhost.routes.find_each(methods)
+        targets = [route.queues for route in routes]
+        if targets.count(targets[0]) == len(targets) and len({r.bits for r in routes}) == 1:
+            self._publish(Routed(targets[0], routes, contents, content_length), facts)
+            return
+        start = 0
+        for key, group in groupby(routes, _TARGET):
+            part = list(group)
+            stop = start + len(part)
+            run = Routed(key[0], part, contents[start:stop], content_length)
+            self._publish(run, facts)
+            start = stop
 
-    def enqueue(
-        self, route: Route, facts: Facts, contents: list[bytes], content_length: int
-    ) -> None:
+    def _publish(self, run: Routed, facts: Facts) -> None:
+        if self.transaction is not None:
+            self.transaction.publish(run, facts)
+        else:
+            self.enqueue(run, facts)
+
+    def enqueue(self, run: Routed, facts: Facts) -> None:
         """Append a routed run to its queues, return what is unroutable, count the confirms."""
-        queues = route.queues
+        queues, routes, contents, content_length = run
         if queues is None:
-            self._enqueue_by_headers(route, facts, contents)
+            self._enqueue_by_headers(run, facts)
             return
         if queues:
-            self._append(queues, route, facts, contents, content_length)
-        elif route.bits & MANDATORY:
-            self._return(route, contents)
+            self._append(queues, run, facts)
+        elif routes[0].bits & MANDATORY:
+            self._return(run)
         if self.confirms is not None:
-            self._count(len(contents), durable=facts.persistent and route.reaches_disk)
+            durable = facts.persistent and any(q.declaration.is_durable for q in queues)
+            self.confirms.publish(len(contents), durable=durable)
+            self._turn.confirm(self.confirms)
 
-    def _append(
-        self,
-        queues: tuple[ClassicQueue, ...],
-        route: Route,
-        facts: Facts,
-        contents: list[bytes],
-        content_length: int,
-    ) -> None:
-        head = route.head
+    def _append(self, queues: tuple[ClassicQueue, ...], run: Routed, facts: Facts) -> None:
+        head = run.routes[0].head
+        length = len(head) + run.content_length if run.content_length else 0
+        if len(run.routes) == 1:
+            messages = [head + content for content in run.contents]
+        else:
+            heads = list(map(_HEAD, run.routes))
+            messages = list(map(concat, heads, run.contents))
+            lengths = set(map(len, heads))
+            if len(lengths) > 1:
+                self._append_singly(queues, run, messages, facts)
+                return
         turn = self._turn
-        messages = [head + content for content in contents]
-        length = len(head) + content_length if content_length else 0
         attributes = encode_attributes(len(head), self.number, transient=not facts.persistent)
         for queue in queues:
             queue.publish(messages, attributes, length, turn.now_ms)
             turn.touch(queue)
 
-    def _enqueue_by_headers(self, route: Route, facts: Facts, contents: list[bytes]) -> None:
-        for content in contents:
-            queues = self.vhost.routes.queues(route, _headers(content))
-            if queues:
-                self._append(queues, route, facts, [content], len(content))
-            elif route.bits & MANDATORY:
-                self._return(route, [content])
-            if self.confirms is not None:
-                durable = any(queue.declaration.is_durable for queue in queues)
-                self._count(1, durable=facts.persistent and durable)
+    def _append_singly(
+        self,
+        queues: tuple[ClassicQueue, ...],
+        run: Routed,
+        messages: list[bytes],
+        facts: Facts,
+    ) -> None:
+        """Heads of different lengths: a batch for each, which the store joins where it can."""
+        turn = self._turn
+        for route, message in zip(run.routes, messages, strict=True):
+            attributes = encode_attributes(
+                len(route.head), self.number, transient=not facts.persistent
+            )
+            for queue in queues:
+                queue.publish([message], attributes, len(message), turn.now_ms)
+                turn.touch(queue)
 
-    def _return(self, route: Route, contents: list[bytes]) -> None:
+    def _enqueue_by_headers(self, run: Routed, facts: Facts) -> None:
+        routes = run.routes if len(run.routes) > 1 else run.routes * len(run.contents)
+        for route, content in zip(routes, run.contents, strict=True):
+            queues = self.vhost.routes.queues(route, _headers(content))
+            self.enqueue(Routed(queues, [route], [content], len(content)), facts)
+
+    def _return(self, run: Routed) -> None:
         code = ReplyCode.NO_ROUTE
-        for content in contents:
+        routes = run.routes if len(run.routes) > 1 else run.routes * len(run.contents)
+        for route, content in zip(routes, run.contents, strict=True):
             message = route.head + content
             self.session.send(encode_return(self.number, code, code.name, message, len(route.head)))
-
-    def _count(self, count: int, *, durable: bool) -> None:
-        confirms = self.confirms
-        assert confirms is not None
-        confirms.publish(count, durable=durable)
-        self._turn.confirm(confirms)
 
     def _check_user_id(self, user_id: str) -> None:
         user = self.session.user

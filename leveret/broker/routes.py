@@ -4,8 +4,7 @@ The bytes are the key of the cache: a publisher repeats them, so decoding, looki
 happen once for all messages that share them.
 """
 
-from dataclasses import dataclass
-from typing import cast
+from typing import NamedTuple, cast
 
 from leveret.amqp.errors import AccessRefused, NotFound
 from leveret.amqp.message import encode_head
@@ -19,19 +18,39 @@ MANDATORY = 1
 IMMEDIATE = 2
 
 
-@dataclass(frozen=True, slots=True)
 class Route:
-    """Where publishes with these argument bytes go.
+    """Where publishes with these argument bytes go; not changed once made.
 
-    `queues` is None if the headers of each message decide. `head` is the head of the messages.
+    `head` is the head of the messages. `queues` is None if the headers of each message decide.
     """
 
-    exchange: Exchange
-    routing_key: str
-    head: bytes
-    bits: int
+    __slots__ = ("bits", "exchange", "head", "queues", "routing_key")
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        routing_key: str,
+        head: bytes,
+        bits: int,
+        queues: tuple[ClassicQueue, ...] | None,
+    ) -> None:
+        self.exchange = exchange
+        self.routing_key = routing_key
+        self.head = head
+        self.bits = bits
+        self.queues = queues
+
+
+class Routed(NamedTuple):
+    """A run of messages with the same queues and bits, None if their headers are to decide.
+
+    `routes` holds the route of each message, or one for all of them.
+    """
+
     queues: tuple[ClassicQueue, ...] | None
-    reaches_disk: bool
+    routes: list[Route]
+    contents: list[bytes]
+    content_length: int
 
 
 class RouteTable:
@@ -59,6 +78,13 @@ class RouteTable:
             route = self._resolve(method)
             self._cache.put(method, route)
         return route
+
+    def find_each(self, methods: list[bytes]) -> list[Route]:
+        """The routes of a run of publishes. Raises as `find` does, for the first at fault."""
+        routes = self._cache.get_each(methods)
+        if None in routes:
+            return [route or self.find(methods[at]) for at, route in enumerate(routes)]
+        return cast("list[Route]", routes)
 
     def queues(self, route: Route, headers: Table) -> tuple[ClassicQueue, ...]:
         """The queues for one message of a route that depends on its headers."""
@@ -89,5 +115,4 @@ class RouteTable:
             encode_head(name, key),
             method[key_end],
             queues,
-            queues is None or any(queue.declaration.is_durable for queue in queues),
         )

@@ -26,6 +26,7 @@ from leveret.amqp.errors import (
 )
 from leveret.amqp.methods import build_method
 from leveret.amqp.properties import FactsReader
+from leveret.amqp.publish_shape import ShapeBook
 from leveret.amqp.sasl import Credentials, MalformedResponse, parse_amqplain, parse_plain
 from leveret.amqp.tables import Field, Table, table_of
 from leveret.amqp.tuning import Tuning
@@ -113,6 +114,7 @@ class Session:
         *,
         tuning: Tuning,
         facts_reader: FactsReader,
+        shapes: ShapeBook,
         max_message_size: int,
         peer: str,
         is_loopback: bool,
@@ -120,7 +122,7 @@ class Session:
         self._transport = transport
         self._rules = rules
         self._turn = turn
-        self.connection = Connection(self, tuning, facts_reader, max_message_size)
+        self.connection = Connection(self, tuning, facts_reader, shapes, max_message_size)
         self.offered_frame_max = tuning.frame_max
         self.peer = peer
         self.is_loopback = is_loopback

@@ -9,17 +9,15 @@ from typing import NamedTuple
 
 from leveret.amqp.errors import PreconditionFailed
 from leveret.amqp.properties import Facts
-from leveret.broker.routes import Route
+from leveret.broker.routes import Routed
 from leveret.broker.unacked import UnackedLedger
 
 
 class HeldPublish(NamedTuple):
     """A routed run of messages."""
 
-    route: Route
+    run: Routed
     facts: Facts
-    contents: list[bytes]
-    content_length: int
 
 
 class HeldSettlement(NamedTuple):
@@ -37,11 +35,9 @@ class Transaction:
     settlements: list[HeldSettlement] = field(default_factory=list)
     _settled: set[int] = field(default_factory=set)
 
-    def publish(
-        self, route: Route, facts: Facts, contents: list[bytes], content_length: int
-    ) -> None:
+    def publish(self, run: Routed, facts: Facts) -> None:
         """Hold a run of messages."""
-        self.publishes.append(HeldPublish(route, facts, contents, content_length))
+        self.publishes.append(HeldPublish(run, facts))
 
     def settle(self, ledger: UnackedLedger, tag: int, *, multiple: bool, requeue: bool) -> None:
         """Hold a settlement. Raises PreconditionFailed for a tag that is not outstanding."""

@@ -29,6 +29,10 @@ class RouteCache(Generic[Route]):
                 self.put(key, route)
         return route
 
+    def get_each(self, keys: list[bytes]) -> list[Route | None]:
+        """The routes of the young generation for *keys*; None for others, which `get` may find."""
+        return list(map(self._young.get, keys))
+
     def put(self, key: bytes, route: Route) -> None:
         """Remember *route* for *key*."""
         if len(self._young) >= self._limit:

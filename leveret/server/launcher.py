@@ -17,6 +17,7 @@ import uvloop
 
 from leveret import __version__
 from leveret.amqp.properties import FactsReader
+from leveret.amqp.publish_shape import ShapeBook
 from leveret.amqp.tuning import Tuning
 from leveret.broker.broker import Broker
 from leveret.broker.queue_pool import StorageSettings
@@ -97,6 +98,7 @@ class Server:
         self.broker = Broker(config.data_dir, settings, self._committer, self._turn)
         self._tuning = Tuning(config.channel_max, config.frame_max, config.heartbeat_s)
         self._facts_reader = FactsReader()
+        self._shapes = ShapeBook()
         self._connections: set[AmqpTransport] = set()
 
     @asynccontextmanager
@@ -145,6 +147,7 @@ class Server:
             self._turn,
             tuning=self._tuning,
             facts_reader=self._facts_reader,
+            shapes=self._shapes,
             max_message_size=self._config.max_message_size,
             peer=peer,
             is_loopback=is_loopback,
