@@ -27,8 +27,6 @@ from leveret.amqp.channel import (
     ChannelState,
 )
 from leveret.amqp.constants import (
-    FRAME_MIN_SIZE,
-    FRAME_OVERHEAD,
     PROTOCOL_HEADER,
     FrameType,
     ReplyCode,
@@ -208,7 +206,7 @@ class Connection:
                         position = start
                     elif data[position] == FrameType.METHOD:
                         method = data[position + FRAME_HEADER_SIZE : position + 11]
-                        if method == PUBLISH or method == ACK:
+                        if method in (PUBLISH, ACK):
                             number = int.from_bytes(data[position + 1 : position + 3], "big")
                             channel = channels.get(number)
                             if channel is not None and channel.is_idle:

@@ -1,4 +1,4 @@
-"""Numbers of AMQP 0-9-1: frame types, reply codes, class and method ids (§4.2.3, constants of the XML)."""
+"""Numbers of AMQP 0-9-1: frame types, reply codes, class and method ids (§4.2.3, the XML)."""
 
 from enum import IntEnum
 

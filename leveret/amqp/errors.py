@@ -68,7 +68,7 @@ class ConnectionForced(HardError):
 
 
 class LoginRefused(HardError):
-    """403 on channel 0: the connection has not been opened yet, so it is the connection that goes."""
+    """403 on channel 0: nothing but the connection is there to be closed."""
 
     code = ReplyCode.ACCESS_REFUSED
 

@@ -114,7 +114,7 @@ class ChannelSession:
 
     def enqueue(self, run: Routed, facts: Facts) -> None:
         """Append a routed run to its queues, return what is unroutable, count the confirms."""
-        queues, routes, contents, content_length = run
+        queues, routes, contents, _ = run
         if queues is None:
             self._enqueue_by_headers(run, facts)
             return

@@ -1,8 +1,10 @@
 """Methods of the class basic, all but publish and the plain ack (§1.8)."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pamqp import commands
+from pamqp.base import Frame as Method
 
 from leveret.amqp.errors import AccessRefused, NotAllowed, NotImplementedByBroker
 from leveret.amqp.fastpath import encode_get_ok
@@ -135,7 +137,7 @@ def _recover(channel: "ChannelSession", *, requeue: bool) -> None:
     channel.requeue_all()
 
 
-HANDLERS = {
+HANDLERS: dict[type[Method], Callable[..., None]] = {
     commands.Basic.Qos: qos,
     commands.Basic.Consume: consume,
     commands.Basic.Cancel: cancel,

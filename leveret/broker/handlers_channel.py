@@ -1,8 +1,10 @@
 """Methods of the classes channel, access, confirm and tx."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pamqp import commands
+from pamqp.base import Frame as Method
 
 from leveret.amqp.errors import PreconditionFailed
 from leveret.amqp.methods import Access
@@ -69,7 +71,7 @@ def _transaction(channel: "ChannelSession") -> Transaction:
     return channel.transaction
 
 
-HANDLERS = {
+HANDLERS: dict[type[Method], Callable[..., None]] = {
     commands.Channel.Flow: flow,
     commands.Channel.FlowOk: flow_ok,
     Access.Request: access_request,

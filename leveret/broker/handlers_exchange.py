@@ -1,8 +1,10 @@
 """Methods of the class exchange (§1.6, and RabbitMQ's bind and unbind)."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pamqp import commands
+from pamqp.base import Frame as Method
 
 from leveret.amqp.errors import AccessRefused
 from leveret.amqp.tables import Table
@@ -78,7 +80,7 @@ def arguments_of(arguments: object) -> Table:
     return arguments if isinstance(arguments, dict) else {}
 
 
-HANDLERS = {
+HANDLERS: dict[type[Method], Callable[..., None]] = {
     commands.Exchange.Declare: declare,
     commands.Exchange.Delete: delete,
     commands.Exchange.Bind: bind,

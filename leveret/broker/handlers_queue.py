@@ -1,8 +1,10 @@
 """Methods of the class queue (§1.7)."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pamqp import commands
+from pamqp.base import Frame as Method
 
 from leveret.amqp.errors import NotFound
 from leveret.amqp.methods import build_method
@@ -100,7 +102,7 @@ def queue_name(channel: "ChannelSession", name: str) -> str:
     return name
 
 
-HANDLERS = {
+HANDLERS: dict[type[Method], Callable[..., None]] = {
     commands.Queue.Declare: declare,
     commands.Queue.Bind: bind,
     commands.Queue.Unbind: unbind,

@@ -7,13 +7,13 @@ happen once for all messages that share them.
 from typing import NamedTuple, cast
 
 from leveret.amqp.errors import AccessRefused, NotFound
-from leveret.amqp.message import encode_head
 from leveret.amqp.tables import Table
 from leveret.exchanges.exchange import Exchange
 from leveret.exchanges.route_cache import RouteCache
 from leveret.exchanges.router import Router
 from leveret.queues.classic import ClassicQueue
 
+_NO_HEADERS: Table = {}
 MANDATORY = 1
 IMMEDIATE = 2
 
@@ -56,17 +56,20 @@ class Routed(NamedTuple):
 class RouteTable:
     """Finds and remembers the routes of one vhost."""
 
-    __slots__ = ("_cache", "_exchanges", "_router", "_vhost_name")
+    __slots__ = ("_cache", "_exchanges", "_router", "_sources", "_vhost_name")
 
     def __init__(self, vhost_name: str, exchanges: dict[str, Exchange]) -> None:
         self._vhost_name = vhost_name
         self._exchanges = exchanges
         self._router = Router(exchanges.get)
         self._cache: RouteCache[Route] = RouteCache()
+        # Exchange names as published -> exchange, and whether the key alone decides.
+        self._sources: dict[bytes, tuple[Exchange, bool]] = {}
 
     def changed(self) -> None:
         """An exchange, a queue or a binding came or went."""
         self._cache.clear()
+        self._sources.clear()
 
     def find(self, method: bytes) -> Route:
         """The route for the argument bytes of a basic.publish.
@@ -94,25 +97,25 @@ class RouteTable:
     def _resolve(self, method: bytes) -> Route:
         # u16 reserved | short string exchange | short string routing key | bits
         name_end = 3 + method[2]
-        key_end = name_end + 1 + method[name_end]
         name = method[3:name_end]
-        key = method[name_end + 1 : key_end]
-        exchange = self._exchanges.get(name.decode())
+        source = self._sources.get(name) or self._find_source(name)
+        exchange, is_cacheable = source
+        key = method[name_end + 1 : -1].decode()
+        queues: tuple[ClassicQueue, ...] | None = None
+        if is_cacheable:
+            queues = self._router.route(exchange, key, _NO_HEADERS)  # type: ignore[assignment]
+        # The head of a message has the two names as they stand in the method.
+        return Route(exchange, key, b"\x00%b\xce" % method[2:-1], method[-1], queues)
+
+    def _find_source(self, raw_name: bytes) -> tuple[Exchange, bool]:
+        name = raw_name.decode()
+        exchange = self._exchanges.get(name)
         if exchange is None:
-            raise NotFound(f"no exchange '{name.decode()}' in vhost '{self._vhost_name}'")
+            raise NotFound(f"no exchange '{name}' in vhost '{self._vhost_name}'")
         if exchange.internal:
             raise AccessRefused(
-                f"cannot publish to internal exchange '{exchange.name}' in vhost "
-                f"'{self._vhost_name}'"
+                f"cannot publish to internal exchange '{name}' in vhost '{self._vhost_name}'"
             )
-        queues: tuple[ClassicQueue, ...] | None = None
-        if self._router.is_cacheable(exchange):
-            found = self._router.route(exchange, key.decode(), {})
-            queues = cast("tuple[ClassicQueue, ...]", found)
-        return Route(
-            exchange,
-            key.decode(),
-            encode_head(name, key),
-            method[key_end],
-            queues,
-        )
+        source = exchange, self._router.is_cacheable(exchange)
+        self._sources[raw_name] = source
+        return source

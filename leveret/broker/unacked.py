@@ -46,7 +46,7 @@ class UnackedLedger:
     def add(self, first_tag: int, holder: Holder, offsets: Iterable[int]) -> None:
         """*holder* has been sent the messages at *offsets*, tagged from *first_tag* on."""
         tags = range(first_tag, self.next_tag)
-        self._deliveries.update(zip(tags, zip(repeat(holder), offsets), strict=True))  # noqa: B905
+        self._deliveries.update(zip(tags, zip(repeat(holder), offsets), strict=True))
 
     def take(self, tags: list[int]) -> Iterator[tuple[Holder, list[int]]]:
         """Remove the deliveries with these tags, grouped by holder.

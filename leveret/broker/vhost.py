@@ -7,7 +7,6 @@ the caller then waits for the definitions to be on disk before it replies.
 import base64
 import logging
 import secrets
-from collections.abc import Callable
 from typing import Protocol
 
 from leveret.amqp.errors import AccessRefused, NotFound, PreconditionFailed, ResourceLocked

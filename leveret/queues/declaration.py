@@ -1,4 +1,4 @@
-"""QueueDeclaration: what a client asked for when it declared a queue, and whether it asks the same."""
+"""QueueDeclaration: what a client asked of a queue, and whether another one asks the same."""
 
 from dataclasses import dataclass
 
@@ -72,4 +72,6 @@ def _same(one: Field | None, other: Field | None) -> bool:
 def _describe(field: Field | None) -> str:
     if field is None:
         return "none"
-    return f"the value '{field.value}' of type '{type_name(field)}'"
+    value = field.value
+    text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+    return f"the value '{text}' of type '{type_name(field)}'"

@@ -37,7 +37,7 @@ class ReadyList:
     def restore(
         self, ranges: Iterable[tuple[int, int]], delivered: Iterable[tuple[int, int]]
     ) -> None:
-        """Start from the ready *ranges* of a recovered log; those in *delivered* are redelivered."""
+        """Start from the ready *ranges* of a recovered log; *delivered* ones are redelivered."""
         delivered_from = sorted(delivered)
         for start, stop in ranges:
             for piece in _cut(start, stop, delivered_from):
