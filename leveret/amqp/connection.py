@@ -206,7 +206,7 @@ class Connection:
                         position = start
                     elif data[position] == FrameType.METHOD:
                         method = data[position + FRAME_HEADER_SIZE : position + 11]
-                        if method in (PUBLISH, ACK):
+                        if method == PUBLISH or method == ACK:
                             number = int.from_bytes(data[position + 1 : position + 3], "big")
                             channel = channels.get(number)
                             if channel is not None and channel.is_idle:

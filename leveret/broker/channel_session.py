@@ -134,7 +134,7 @@ class ChannelSession:
             messages = [head + content for content in run.contents]
         else:
             heads = list(map(_HEAD, run.routes))
-            messages = list(map(concat, heads, run.contents))
+            messages = list(map(concat, heads, run.contents))  # type: ignore[arg-type]  # bytes only
             lengths = set(map(len, heads))
             if len(lengths) > 1:
                 self._append_singly(queues, run, messages, facts)

@@ -58,7 +58,7 @@ def consume(channel: "ChannelSession", method: commands.Basic.Consume) -> None:
 
 def cancel(channel: "ChannelSession", method: commands.Basic.Cancel) -> None:
     """Remove a consumer; what it was sent stays unacknowledged. An unknown tag is fine."""
-    entry = channel.consumers.pop(method.consumer_tag, None)
+    entry = channel.consumers.pop(method.consumer_tag or "", None)
     if entry is not None:
         consumer, queue, _ = entry
         channel.vhost.cancel(queue, consumer)
