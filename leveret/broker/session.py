@@ -156,10 +156,14 @@ class Session:
     def flush(self) -> None:
         """Hand the output of this turn to the socket, in one piece."""
         output = self.connection.output
+        was_full = self.output_size >= OUTPUT_LIMIT
         self.output_size = 0
         if output:
             self.connection.output = []
             self._transport.write(output[0] if len(output) == 1 else b"".join(output))
+        if was_full and not self.blocked_output:
+            # Consumers were stopped by the limit alone, so nothing else would call them again.
+            self.wake_consumers()
 
     @property
     def has_room(self) -> bool:
