@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import anyio
+import anyio.lowlevel
 import uvloop
 
 from leveret import __version__
@@ -27,7 +28,7 @@ from leveret.queues.store import CacheBudget
 from leveret.server.commit_loop import CommitLoop
 from leveret.server.config import Config
 from leveret.server.transport import AmqpTransport
-from leveret.storage.committer import Committer, Syncable, SyncPolicy
+from leveret.storage.committer import Committer, SyncPolicy
 from leveret.storage.data_directory import DataDirectoryError, DirectoryLock, check_format
 from leveret.storage.errors import StorageError
 from leveret.storage.log import LogOptions
@@ -60,12 +61,14 @@ def run(config: Config) -> None:
 
 
 async def _serve(config: Config) -> None:
-    async with Server(config).running() as port:
-        print(
-            f"leveret {__version__} ready: amqp://{config.host}:{port} data {config.data_dir}",
-            flush=True,
-        )
-        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+    # The receiver outlives the server: a second signal must not cut its shutdown short.
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async with Server(config).running() as port:
+            print(
+                f"leveret {__version__} ready: amqp://{_address(config.host, port)} "
+                f"data {config.data_dir}",
+                flush=True,
+            )
             async for number in signals:
                 logger.info("stopping: %s", number.name)
                 break
@@ -78,15 +81,12 @@ class Server:
         self._config = config
         loop = asyncio.get_running_loop()
         self._metadata = MetadataStore(config.data_dir / "metadata.sqlite")
-        self._committer = Committer(SyncPolicy(config.sync.value), self._metadata)
+        self._committer = Committer(config.sync, self._metadata)
         self._turn = Turn(
             self._committer,
             schedule=loop.call_soon,
             wake_committer=self._wake_committer,
             on_failure=self._queue_failed,
-        )
-        self._commits = CommitLoop(
-            self._committer, loop, settled=self._turn.run, failed=self._log_failed
         )
         settings = StorageSettings(
             LogOptions(
@@ -96,6 +96,9 @@ class Server:
             _now_ms,
         )
         self.broker = Broker(config.data_dir, settings, self._committer, self._turn)
+        self._commits = CommitLoop(
+            self._committer, loop, settled=self._turn.run, failed=self.broker.log_failed
+        )
         self._tuning = Tuning(config.channel_max, config.frame_max, config.heartbeat_s)
         self._facts_reader = FactsReader()
         self._shapes = ShapeBook()
@@ -117,7 +120,7 @@ class Server:
             except OSError as error:
                 reason = error.strerror or str(error)
                 raise StartError(
-                    f"cannot listen on {config.host}:{config.port}: {reason}"
+                    f"cannot listen on {_address(config.host, config.port)}: {reason}"
                 ) from error
             # What the start made lives on: keep the collector from going through it again.
             gc.collect()
@@ -125,6 +128,7 @@ class Server:
             try:
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(self._tick)
+                    tasks.start_soon(self._sync)
                     yield server.sockets[0].getsockname()[1]
                     tasks.cancel_scope.cancel()
             finally:
@@ -159,18 +163,19 @@ class Server:
     def _queue_failed(self, queue: TurnQueue, error: Exception) -> None:
         self.broker.queue_failed(queue, error)
 
-    def _log_failed(self, log: Syncable, error: Exception) -> None:
-        logger.error("sync failed: %s", error)
-        fail = getattr(log, "fail", None)
-        if fail is not None:
-            fail(error)
-
     async def _tick(self) -> None:
         while True:
             await anyio.sleep(TICK_S)
             now = time.monotonic()
             for connection in list(self._connections):
                 connection.tick(now, self._config.handshake_timeout_s)
+
+    async def _sync(self) -> None:
+        """Sync what nobody waits for: states, and unless confirms do wait, messages."""
+        is_interval = self._config.sync is SyncPolicy.INTERVAL
+        interval_s = self._config.sync_interval_ms / 1000 if is_interval else TICK_S
+        while True:
+            await anyio.sleep(interval_s)
             self._commits.sync_all()
 
     async def _close_connections(self) -> None:
@@ -178,13 +183,17 @@ class Server:
             connection.shut_down("broker forced connection closure with reason 'shutdown'")
         self._turn.run()
         with anyio.move_on_after(CLOSE_TIMEOUT_S):
-            while self._connections:
+            while self._connections:  # noqa: ASYNC110  # once in a life: not worth an event
                 await anyio.sleep(0.01)
         for connection in list(self._connections):
             connection.abort()
         while self._connections:
-            await anyio.sleep(0)
+            await anyio.lowlevel.checkpoint()
 
 
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
+
+
+def _address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
