@@ -73,9 +73,11 @@ class Broker:
         for queue in queues:
             try:
                 vhost.add_queue(pool.restore(queue))
-            except StorageError as error:
+            except (OSError, StorageError) as error:
                 # The others are none the worse for it; its files stay for whoever repairs them.
-                logger.error("queue not opened: vhost=%s queue=%s: %s", row.name, queue.name, error)
+                stopped = pool.unopened(queue)
+                vhost.add_queue(stopped)
+                vhost.fail_queue(stopped, error)
         for binding in definitions.bindings:
             if binding.vhost_id == row.id:
                 _bind(vhost, binding)
@@ -97,7 +99,14 @@ class Broker:
                 if candidate is queue:
                     vhost.fail_queue(candidate, error)
                     return
-        raise error
+        logger.error("a queue that is no more failed: %s", error)
+
+    def log_failed(self, error: Exception) -> None:
+        """A log was stopped because it could not be synced: its queue finds out, and stops."""
+        logger.error("sync failed: %s", error)
+        for vhost in self.vhosts.values():
+            for queue in vhost.queues.values():
+                self.turn.touch(queue)
 
     def close(self) -> None:
         """Let go of all files. Whatever is not yet on disk is written first."""

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 
 from leveret.amqp.fastpath import encode_ack
-from leveret.storage.committer import Committer
+from leveret.storage.committer import Waiter
 
 
 class ConfirmTracker:
@@ -38,12 +38,12 @@ class ConfirmTracker:
         if durable:
             self._unsynced = True
 
-    def end_turn(self, committer: Committer) -> None:
-        """Settle what was published in this turn, now or once the committer has synced it."""
+    def end_turn(self, wait: Callable[[Waiter], None]) -> None:
+        """Settle what was published in this turn, now or once *wait* says it is on disk."""
         if self._unsynced or self._waiting:
             self._unsynced = False
             self._waiting += 1
-            committer.wait(partial(self._synced, self.published))
+            wait(partial(self._synced, self.published))
         else:
             self._settle(self.published)
 

@@ -74,7 +74,7 @@ def get(channel: "ChannelSession", method: commands.Basic.Get) -> None:
     """Fetch one message."""
     queue = channel.vhost.queue(queue_name(channel, method.queue), channel.session)
     no_ack = bool(method.no_ack)
-    queue.flush()
+    channel.vhost.turn.flush(queue)
     taken = queue.get(no_ack=no_ack)
     if taken is None:
         channel.send(commands.Basic.GetEmpty())

@@ -34,7 +34,7 @@ def declare(channel: "ChannelSession", method: commands.Queue.Declare) -> None:
         if queue.owner is session:
             session.exclusive_queues[queue] = None
     channel.last_queue_name = queue.name
-    queue.flush()
+    channel.vhost.turn.flush(queue)
     reply = build_method(
         commands.Queue.DeclareOk,
         queue=queue.name,
@@ -77,7 +77,7 @@ def unbind(channel: "ChannelSession", method: commands.Queue.Unbind) -> None:
 def purge(channel: "ChannelSession", method: commands.Queue.Purge) -> None:
     """Drop what is ready; what was delivered stays."""
     queue = channel.vhost.queue(queue_name(channel, method.queue), channel.session)
-    queue.flush()
+    channel.vhost.turn.flush(queue)
     count = queue.purge()
     channel.vhost.turn.touch(queue)
     channel.reply(commands.Queue.PurgeOk(count), nowait=bool(method.nowait), durable=False)

@@ -54,22 +54,25 @@ class QueuePool:
         return ClassicQueue(declaration, store, ReadyList(log.next_offset), queue_id=queue_id)
 
     def restore(self, row: QueueRow) -> ClassicQueue:
-        """The queue of *row*, with the messages that its log holds. Raises StorageError."""
+        """The queue of *row*, with the messages that its log holds.
+
+        Raises OSError, StorageError.
+        """
         settings = self._settings
         log, found = recover(self._path(row.id), settings.log_options, settings.clock_ms)
         for line in found.report:
             logger.warning("recovered: queue=%s: %s", row.name, line)
         ready = ReadyList(log.next_offset)
         ready.restore(found.ready, found.delivered)
-        declaration = QueueDeclaration(
-            row.name,
-            durable=row.durable,
-            exclusive=row.exclusive,
-            auto_delete=row.auto_delete,
-            arguments=decode_arguments(row.arguments),
-        )
         store = DurableStore(log, settings.budget, ready.cursor)
-        return ClassicQueue(declaration, store, ready, queue_id=row.id)
+        return ClassicQueue(_declaration(row), store, ready, queue_id=row.id)
+
+    def unopened(self, row: QueueRow) -> ClassicQueue:
+        """The queue of *row* without its messages, for one that cannot be restored."""
+        settings = self._settings
+        log = SegmentLog(self._path(row.id), settings.log_options, settings.clock_ms)
+        store = DurableStore(log, settings.budget, log.next_offset)
+        return ClassicQueue(_declaration(row), store, ReadyList(log.next_offset), queue_id=row.id)
 
     def sweep(self, known: Iterable[int]) -> None:
         """Remove the directories of queues that the definitions do not name any more."""
@@ -84,3 +87,13 @@ class QueuePool:
 
     def _path(self, queue_id: int) -> Path:
         return self._directory / "queues" / str(queue_id)
+
+
+def _declaration(row: QueueRow) -> QueueDeclaration:
+    return QueueDeclaration(
+        row.name,
+        durable=row.durable,
+        exclusive=row.exclusive,
+        auto_delete=row.auto_delete,
+        arguments=decode_arguments(row.arguments),
+    )

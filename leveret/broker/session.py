@@ -196,8 +196,7 @@ class Session:
         def committed(error: Exception | None) -> None:
             if error is not None:
                 self.fail(error)
-                return
-            if self.connection.state is ConnectionState.OPEN:
+            elif self.connection.state is ConnectionState.OPEN:
                 action()
             self.connection.release()
             self._transport.released()

@@ -12,8 +12,10 @@ The order keeps the promises of the broker:
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
+from leveret.amqp.errors import InternalError
 from leveret.storage.committer import Committer, Syncable, Waiter
 
 logger = logging.getLogger(__name__)
@@ -28,8 +30,8 @@ class TurnQueue(Protocol):
     def dispatch(self) -> None:
         """Hand ready messages to consumers."""
 
-    def flush_state(self) -> None:
-        """Write what was delivered and settled."""
+    def flush_state(self) -> Syncable | None:
+        """Write what was delivered and settled; answers the log whose states wait for a sync."""
 
 
 class TurnOutput(Protocol):
@@ -42,8 +44,8 @@ class TurnOutput(Protocol):
 class TurnConfirms(Protocol):
     """A channel in confirm mode as a turn sees it."""
 
-    def end_turn(self, committer: Committer) -> None:
-        """Confirm what was published in this turn, or have it wait for the disk."""
+    def end_turn(self, wait: Callable[[Waiter], None]) -> None:
+        """Confirm what was published in this turn, or have it *wait* for the disk."""
 
 
 class Turn:
@@ -53,6 +55,7 @@ class Turn:
         "_afterwards",
         "_committer",
         "_confirms",
+        "_failure",
         "_log_waiters",
         "_on_failure",
         "_outputs",
@@ -76,6 +79,7 @@ class Turn:
         self._wake_committer = wake_committer
         self._on_failure = on_failure
         self._scheduled = False
+        self._failure: Exception | None = None
         self._queues: dict[TurnQueue, None] = {}
         self._confirms: dict[TurnConfirms, None] = {}
         self._outputs: dict[TurnOutput, None] = {}
@@ -105,6 +109,14 @@ class Turn:
         """*queue* is gone."""
         self._queues.pop(queue, None)
 
+    def flush(self, queue: TurnQueue) -> None:
+        """Write what was published to *queue* now, for a method that looks at its messages.
+
+        Raises InternalError if it cannot be written; the queue has then been stopped.
+        """
+        if not self._flush(queue):
+            raise InternalError("the storage of this queue failed")
+
     def wait_for_logs(self, waiter: Waiter) -> None:
         """Tell *waiter* once what this turn writes is as durable as the policy promises."""
         self._log_waiters.append(waiter)
@@ -129,17 +141,30 @@ class Turn:
     def run(self) -> None:
         """Work off everything that was touched."""
         self._scheduled = True  # what touches on the way is worked off here as well
+        try:
+            self._run()
+        finally:
+            self._scheduled = False
+        if self._committer.is_waited_for:
+            self._wake_committer()
+        if self._queues or self._outputs or self._confirms or self._log_waiters:
+            self._soon()
+
+    def _run(self) -> None:
         while self._queues:
             queues, self._queues = self._queues, {}
             self._work(queues)
         committer = self._committer
+        # Whose messages a failed queue lost is not known: whoever waits for a log hears of it.
+        failure, self._failure = self._failure, None
+        wait = committer.wait if failure is None else partial(_refuse, failure)
         if self._confirms:
             confirms, self._confirms = self._confirms, {}
             for confirm in confirms:
-                confirm.end_turn(committer)
+                confirm.end_turn(wait)
         log_waiters, self._log_waiters = self._log_waiters, []
         for waiter in log_waiters:
-            committer.wait(waiter)
+            wait(waiter)
         for waiter in committer.take_due():
             waiter(None)
         outputs, self._outputs = self._outputs, {}
@@ -148,27 +173,30 @@ class Turn:
         afterwards, self._afterwards = self._afterwards, []
         for action in afterwards:
             action()
-        self._scheduled = False
-        if committer.is_waited_for:
-            self._wake_committer()
-        if self._queues or self._outputs or self._confirms or self._log_waiters:
-            self._soon()
 
     def _work(self, queues: dict[TurnQueue, None]) -> None:
-        committer = self._committer
-        sound = []
-        for queue in queues:
+        sound = [queue for queue in queues if self._flush(queue)]
+        for queue in sound:
             try:
-                log = queue.flush()
+                queue.dispatch()
+                log = queue.flush_state()
             except Exception as error:  # one queue's fault is that queue's end, not the broker's
                 self._on_failure(queue, error)
                 continue
             if log is not None:
-                committer.touch(log)
-            sound.append(queue)
-        for queue in sound:
-            try:
-                queue.dispatch()
-                queue.flush_state()
-            except Exception as error:
-                self._on_failure(queue, error)
+                self._committer.touch_state(log)
+
+    def _flush(self, queue: TurnQueue) -> bool:
+        try:
+            log = queue.flush()
+        except Exception as error:
+            self._failure = error
+            self._on_failure(queue, error)
+            return False
+        if log is not None:
+            self._committer.touch(log)
+        return True
+
+
+def _refuse(error: Exception, waiter: Waiter) -> None:
+    waiter(error)

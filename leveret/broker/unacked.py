@@ -4,7 +4,7 @@ A delivery tag is issued once per channel and settled once.
 """
 
 from collections.abc import Iterable, Iterator
-from itertools import groupby, repeat
+from itertools import groupby, repeat, takewhile
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -75,11 +75,7 @@ class UnackedLedger:
         elif tag >= self.next_tag or tag < self._lowest:
             raise PreconditionFailed(f"unknown delivery tag {tag}")
         remove = self._deliveries.pop
-        taken = [
-            delivery
-            for number in range(self._lowest, tag + 1)
-            if (delivery := remove(number, None)) is not None
-        ]
+        taken = [remove(number) for number in self._up_to(tag)]
         self._lowest = max(self._lowest, tag + 1)
         return taken
 
@@ -95,10 +91,14 @@ class UnackedLedger:
         if multiple:
             last = tag or self.next_tag - 1
             if last < self.next_tag and (last >= self._lowest or not tag):
-                return [n for n in range(self._lowest, last + 1) if n in self._deliveries]
+                return self._up_to(last)
         elif tag in self._deliveries:
             return [tag]
         raise PreconditionFailed(f"unknown delivery tag {tag}")
+
+    def _up_to(self, tag: int) -> list[int]:
+        """The outstanding tags up to *tag*; they are in the order they were issued in."""
+        return list(takewhile(tag.__ge__, self._deliveries))
 
 
 def grouped(deliveries: Iterable[Delivery]) -> Iterator[tuple[Holder, list[int]]]:

@@ -7,6 +7,7 @@ the caller then waits for the definitions to be on disk before it replies.
 import base64
 import logging
 import secrets
+from functools import partial
 from typing import Protocol
 
 from leveret.amqp.errors import AccessRefused, NotFound, PreconditionFailed, ResourceLocked
@@ -21,6 +22,7 @@ from leveret.exchanges.registry import PREDECLARED, create_exchange
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.consumers import Consumer
 from leveret.queues.declaration import QueueDeclaration
+from leveret.storage.errors import StorageError
 
 logger = logging.getLogger(__name__)
 
@@ -136,11 +138,16 @@ class VHost:
     # ---- queues
 
     def queue(self, name: str, owner: object) -> ClassicQueue:
-        """The queue called *name*, as *owner* may use it. Raises NotFound, ResourceLocked."""
+        """The queue called *name*, as *owner* may use it.
+
+        Raises NotFound, for a queue that has stopped too, and ResourceLocked.
+        """
         queue = self.queues.get(name)
         if queue is None:
             raise NotFound(f"no queue '{name}' in vhost '{self.name}'")
         self._check_owner(queue, owner)
+        if queue.stopped:
+            raise NotFound(queue.stopped)
         return queue
 
     def _check_owner(self, queue: ClassicQueue, owner: object) -> None:
@@ -172,9 +179,8 @@ class VHost:
         elif (current := self.queues.get(declaration.name)) is not None:
             if declaration.exclusive != current.declaration.exclusive:
                 raise self._locked(current)
-            self._check_owner(current, owner)
             current.declaration.check_equivalent(declaration, self.name)
-            return current, False
+            return self.queue(declaration.name, owner), False
         elif declaration.name.startswith(RESERVED_PREFIX):
             raise AccessRefused(f"queue name '{declaration.name}' contains reserved prefix 'amq.*'")
         queue = self._queue_factory.create(declaration, owner if declaration.exclusive else None)
@@ -190,10 +196,11 @@ class VHost:
         self, name: str, owner: object, *, if_unused: bool, if_empty: bool
     ) -> tuple[int, bool]:
         """Remove the queue; answers how many messages were ready. A missing one is fine."""
-        if name not in self.queues:
+        queue = self.queues.get(name)
+        if queue is None:
             return 0, False
-        queue = self.queue(name, owner)
-        queue.flush()
+        self._check_owner(queue, owner)
+        self.turn.flush(queue)
         if if_empty and queue.ready.count:
             raise PreconditionFailed(f"queue '{name}' in vhost '{self.name}' not empty")
         if if_unused and len(queue.consumers):
@@ -217,17 +224,21 @@ class VHost:
             queue.consumers.remove(consumer)
             consumer.outlet.cancelled(consumer)
         if durable:
-            self.definitions.wait(lambda _error: queue.delete())
+            self.definitions.wait(partial(_definition_deleted, queue))
             self.turn.wait_for_commit()
         else:
             queue.delete()
 
     def fail_queue(self, queue: ClassicQueue, error: Exception) -> None:
-        """A queue's log cannot be trusted any more: stop the queue, keep its files."""
+        """A queue's log cannot be trusted any more: stop the queue, keep its files.
+
+        It keeps its name and bindings: what is published to it must fail, not go nowhere, and a
+        new queue of that name would have its files removed.
+        """
         logger.error("queue stopped: vhost=%s queue=%s: %s", self.name, queue.name, error)
-        if self.queues.get(queue.name) is queue:
-            del self.queues[queue.name]
-            self.routes.changed()
+        queue.stop(
+            f"queue '{queue.name}' in vhost '{self.name}' has stopped: its storage failed", error
+        )
         self.turn.forget(queue)
         for consumer in list(queue.consumers):
             queue.consumers.remove(consumer)
@@ -296,14 +307,24 @@ class VHost:
     def close(self) -> None:
         """Let go of all files."""
         for queue in self.queues.values():
-            queue.flush()
-            queue.flush_state()
-            queue.close()
+            try:
+                queue.flush()
+                queue.flush_state()
+                queue.close()
+            except (OSError, StorageError) as error:
+                self.fail_queue(queue, error)
 
 
 def generated_name(prefix: str) -> str:
     """*prefix* and 22 characters that nobody can guess, as RabbitMQ names queues and consumers."""
     return prefix + base64.urlsafe_b64encode(secrets.token_bytes(16)).rstrip(b"=").decode()
+
+
+def _definition_deleted(queue: ClassicQueue, error: Exception | None) -> None:
+    if error is None:
+        queue.delete()
+    else:
+        queue.close()  # the next start brings it back: nobody was told that it is gone
 
 
 def _text(value: object) -> str:

@@ -12,7 +12,7 @@ Ready, unacked and acked together are all that was ever appended.
 from leveret.queues.consumers import Consumer, ConsumerList
 from leveret.queues.declaration import QueueDeclaration
 from leveret.queues.ready import ReadyList, ReadyRange
-from leveret.queues.store import MessageStore
+from leveret.queues.store import MemoryStore, MessageStore, StoppedStore
 from leveret.storage.batch import Batch
 from leveret.storage.log import SegmentLog
 
@@ -25,10 +25,20 @@ class ClassicQueue:
     """A queue with competing consumers; durable or transient by its store.
 
     `id` names its directory and its definition, if it has any; `owner` is the connection that an
-    exclusive queue belongs to.
+    exclusive queue belongs to. `stopped` says why the queue has stopped; it is empty if it has not.
     """
 
-    __slots__ = ("_store", "consumers", "declaration", "id", "name", "owner", "ready", "unacked")
+    __slots__ = (
+        "_store",
+        "consumers",
+        "declaration",
+        "id",
+        "name",
+        "owner",
+        "ready",
+        "stopped",
+        "unacked",
+    )
 
     def __init__(
         self,
@@ -47,6 +57,7 @@ class ClassicQueue:
         self.ready = ready
         self.consumers = ConsumerList()
         self.unacked = 0
+        self.stopped = ""
 
     # ---- in
 
@@ -156,9 +167,12 @@ class ClassicQueue:
         self.unacked -= len(offsets)
         self.ready.put_back(offsets)
 
-    def flush_state(self) -> None:
-        """Write down what was delivered and settled in this turn. Raises the log's errors."""
-        self._store.flush_state()
+    def flush_state(self) -> SegmentLog | None:
+        """Write down what was delivered and settled in this turn.
+
+        Answers the log whose states wait for a sync. Raises the log's errors.
+        """
+        return self._store.flush_state()
 
     def purge(self) -> int:
         """Settle everything that is ready; answers how many messages that were."""
@@ -172,7 +186,20 @@ class ClassicQueue:
         """Let go of files; what is durable stays on disk."""
         self._store.close()
 
+    def stop(self, reason: str, error: Exception) -> None:
+        """Give up a store that cannot be trusted any more; what it left on disk stays.
+
+        Publishing then raises InternalError with *reason*.
+        """
+        store = self._store
+        store.fail(error)
+        self.stopped = reason
+        self.ready.clear()
+        self._store = StoppedStore(reason, self.ready.end, store.delete)
+
     def delete(self) -> None:
         """Remove every message."""
-        self.ready.clear()
         self._store.delete()
+        # What a transaction routed here before may still come, and goes nowhere.
+        self._store = MemoryStore()
+        self.ready = ReadyList(0)

@@ -5,9 +5,11 @@ queue then says what becomes of it: `hold` (it will be settled later), or `settl
 """
 
 from collections import deque
+from collections.abc import Callable
 from itertools import repeat
 from typing import Protocol
 
+from leveret.amqp.errors import InternalError
 from leveret.amqp.message import TRANSIENT
 from leveret.queues.ready import ReadyRange, ranges_of
 from leveret.storage.batch import Batch
@@ -64,11 +66,17 @@ class MessageStore(Protocol):
         Raises the errors of the log.
         """
 
-    def flush_state(self) -> None:
-        """Write down what was delivered and settled."""
+    def flush_state(self) -> SegmentLog | None:
+        """Write down what was delivered and settled; answers the log whose states wait for a sync.
+
+        Raises the errors of the log.
+        """
 
     def close(self) -> None:
         """Let go of files."""
+
+    def fail(self, error: Exception) -> None:
+        """Let go of files as they are, and write nothing more to them."""
 
     def delete(self) -> None:
         """Let go of everything, on disk too."""
@@ -202,6 +210,9 @@ class MemoryStore:
     def close(self) -> None:
         self.delete()
 
+    def fail(self, error: Exception) -> None:
+        self.delete()
+
     def delete(self) -> None:
         self._tail = None
         self._cache.restart(self.next_offset)
@@ -298,17 +309,22 @@ class DurableStore:
                 self._budget.used -= self._cache.size
                 self._cache.restart(stop)
 
-    def flush_state(self) -> None:
+    def flush_state(self) -> SegmentLog | None:
         if self._delivered:
             delivered, self._delivered = self._delivered, []
             self._log.mark(State.DELIVERED, delivered)
         if self._settled:
             settled, self._settled = self._settled, []
             self._log.mark(State.ACKED, ranges_of(settled))
-        self._log.flush_state()
+        return self._log if self._log.flush_state() else None
 
     def close(self) -> None:
         self._forget()
+        self._log.close()
+
+    def fail(self, error: Exception) -> None:
+        self._forget()
+        self._log.fail(error)
         self._log.close()
 
     def delete(self) -> None:
@@ -318,6 +334,48 @@ class DurableStore:
     def _forget(self) -> None:
         self._budget.used -= self._cache.size
         self._cache.restart(self.next_offset)
+
+
+class StoppedStore:
+    """In the place of a store that failed: it has nothing and takes nothing.
+
+    *delete* removes what the failed one left on disk.
+    """
+
+    __slots__ = ("_delete", "_reason", "next_offset")
+
+    def __init__(self, reason: str, next_offset: int, delete: Callable[[], None]) -> None:
+        self.next_offset = next_offset
+        self._reason = reason
+        self._delete = delete
+
+    def append(
+        self, payloads: list[bytes], attributes: int, payload_length: int, now_ms: int
+    ) -> None:
+        raise InternalError(self._reason)
+
+    def read(self, wanted: ReadyRange, max_bytes: int) -> list[Batch]:
+        raise InternalError(self._reason)
+
+    def hold(self, batch: Batch) -> None:
+        """Nothing to do, here and below: there are no messages."""
+
+    def discard(self, batch: Batch) -> None: ...
+
+    def settle(self, offsets: list[int]) -> None: ...
+
+    def settle_ranges(self, ranges: list[tuple[int, int]]) -> None: ...
+
+    def flush(self) -> None: ...
+
+    def flush_state(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def fail(self, error: Exception) -> None: ...
+
+    def delete(self) -> None:
+        self._delete()
 
 
 def _merged(

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable
 from typing import Protocol
 
-from leveret.storage.committer import CommitBatch, Committer, Syncable
+from leveret.storage.committer import CommitBatch, Committer
 
 
 class Loop(Protocol):
@@ -29,13 +29,13 @@ class CommitLoop:
         loop: Loop,
         *,
         settled: Callable[[], None],
-        failed: Callable[[Syncable, Exception], None],
+        failed: Callable[[Exception], None],
     ) -> None:
         self._committer = committer
         self._loop = loop
         self._settled = settled
         self._failed = failed
-        self._busy = False
+        self._under_way: CommitBatch | None = None
         self._sync_state = False
         self._work: queue.SimpleQueue[CommitBatch | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="storage")
@@ -46,10 +46,10 @@ class CommitLoop:
 
     def wake(self) -> None:
         """Somebody waits: sync now, or as soon as the sync under way is done."""
-        if not self._busy:
-            self._busy = True
-            self._work.put(self._committer.take(include_state=self._sync_state))
+        if self._under_way is None:
+            self._under_way = self._committer.take(include_state=self._sync_state)
             self._sync_state = False
+            self._work.put(self._under_way)
 
     def sync_all(self) -> None:
         """Sync also what nobody waits for, the state logs among it."""
@@ -60,10 +60,11 @@ class CommitLoop:
         """Finish the batch under way, sync all that is left, end the thread. Blocks."""
         self._work.put(None)
         self._thread.join()
+        if self._under_way is not None:
+            self._settle(self._under_way)
         last = self._committer.take(include_state=True)
         last.run()
-        for log, error in last.settle():
-            self._failed(log, error)
+        self._settle(last)
 
     def _run(self) -> None:
         while (batch := self._work.get()) is not None:
@@ -71,9 +72,14 @@ class CommitLoop:
             self._loop.call_soon_threadsafe(self._done, batch)
 
     def _done(self, batch: CommitBatch) -> None:
-        self._busy = False
-        for log, error in batch.settle():
-            self._failed(log, error)
+        if batch is not self._under_way:
+            return  # `stop` has settled it
+        self._settle(batch)
         self._settled()
         if self._committer.is_waited_for or self._sync_state:
             self.wake()
+
+    def _settle(self, batch: CommitBatch) -> None:
+        self._under_way = None
+        for error in batch.settle():
+            self._failed(error)

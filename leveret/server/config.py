@@ -23,20 +23,13 @@ from leveret.server.option_kinds import (
     Text,
     format_size,
 )
+from leveret.storage.committer import SyncPolicy
 
 VARIABLE_PREFIX = "LEVERET_"
 
 
 class ConfigError(Exception):
     """A configuration that cannot be used; the message is one line for the operator."""
-
-
-class SyncPolicy(StrEnum):
-    """When the log is forced to the disk, and what a publisher confirm therefore promises."""
-
-    ALWAYS = "always"
-    INTERVAL = "interval"
-    NEVER = "never"
 
 
 class LogLevel(StrEnum):

@@ -3,20 +3,27 @@
 The loop thread notes what was written and who waits for it; the storage thread syncs it in
 batches. While one batch is being synced the next one collects (group commit), so the number of
 syncs does not grow with the number of messages.
+
+How far a log is synced is the policy's choice. The definitions always are, and a confirm under any
+policy comes after the definitions that it builds upon: a queue that a kill can undo would take its
+confirmed messages along.
 """
 
 from collections.abc import Callable, Sequence
-from enum import Enum
-from typing import Protocol
+from enum import StrEnum
+from typing import TYPE_CHECKING, Protocol
 
-from leveret.storage.metadata import Change
+from leveret.storage.errors import StorageError
+
+if TYPE_CHECKING:
+    from leveret.storage.metadata import Change
 
 Waiter = Callable[[Exception | None], None]
 """Called in the loop thread once all is durable, or with the error that prevents it."""
 
 
-class SyncPolicy(Enum):
-    """When a confirm may be sent."""
+class SyncPolicy(StrEnum):
+    """When the logs are forced to the disk, and so what a confirm promises."""
 
     ALWAYS = "always"
     INTERVAL = "interval"
@@ -27,7 +34,10 @@ class Syncable(Protocol):
     """A log with bytes that the disk may not have yet."""
 
     def take_sync(self, include_state: bool) -> "SyncJob | None":
-        """What must be synced now; None if nothing."""
+        """What must be synced now; None if nothing. Raises OSError, StorageError."""
+
+    def fail(self, error: Exception) -> object:
+        """A sync failed with *error*: what the disk has of this log is not known any more."""
 
 
 class SyncJob(Protocol):
@@ -36,11 +46,14 @@ class SyncJob(Protocol):
     def run(self) -> None:
         """Sync them. Raises OSError."""
 
+    def close(self) -> None:
+        """Let go of them unsynced."""
+
 
 class ChangeSink(Protocol):
     """The definitions database."""
 
-    def apply(self, changes: Sequence[Change]) -> None:
+    def apply(self, changes: Sequence["Change"]) -> None:
         """Make *changes* durable in one transaction."""
 
 
@@ -52,16 +65,22 @@ class CommitBatch:
     def __init__(
         self,
         jobs: list[tuple[Syncable, SyncJob]],
-        changes: list[Change],
+        failed: list[tuple[Syncable, Exception]],
+        changes: list["Change"],
         sink: ChangeSink,
         waiters: list[Waiter],
     ) -> None:
         self._jobs = jobs
+        self._failed = failed
         self._changes = changes
         self._sink = sink
         self._waiters = waiters
-        self._error: Exception | None = None
-        self._failed: list[tuple[Syncable, Exception]] = []
+        self._error: Exception | None = failed[0][1] if failed else None
+
+    @property
+    def has_changes(self) -> bool:
+        """Does it hold definitions of which it is not known yet whether they are durable?"""
+        return bool(self._changes)
 
     def run(self) -> None:
         """Sync everything; errors are kept for `settle`. Storage thread."""
@@ -77,15 +96,18 @@ class CommitBatch:
             except Exception as error:  # whatever SQLite says, the waiters must hear of it
                 self._error = error
 
-    def settle(self) -> list[tuple[Syncable, Exception]]:
-        """Tell the waiters; answers the logs that failed. Loop thread.
+    def settle(self) -> list[Exception]:
+        """Stop the logs that failed and tell the waiters; answers the errors of logs. Loop thread.
 
         One failed file fails every waiter of the batch: which of them could do without it is not
         known, and a confirm must not be a guess.
         """
+        self._changes = []
+        for log, error in self._failed:
+            log.fail(error)
         for waiter in self._waiters:
             waiter(self._error)
-        return self._failed
+        return [error for _, error in self._failed]
 
 
 class Committer:
@@ -95,19 +117,21 @@ class Committer:
         self._policy = policy
         self._sink = sink
         self._logs: dict[Syncable, None] = {}
+        self._states: dict[Syncable, None] = {}
         self._changes: list[Change] = []
         self._waiters: list[Waiter] = []
         self._due: list[Waiter] = []
+        self._last: CommitBatch | None = None
 
     def touch(self, log: Syncable) -> None:
-        """*log* has new bytes."""
+        """*log* has new messages."""
         self._logs[log] = None
 
-    def forget(self, log: Syncable) -> None:
-        """*log* is being deleted."""
-        self._logs.pop(log, None)
+    def touch_state(self, log: Syncable) -> None:
+        """*log* has new states, which nobody waits for."""
+        self._states[log] = None
 
-    def change(self, change: Change) -> None:
+    def change(self, change: "Change") -> None:
         """A definition changed."""
         self._changes.append(change)
 
@@ -117,10 +141,14 @@ class Committer:
 
     def wait(self, waiter: Waiter) -> None:
         """Tell *waiter* once the logs touched so far are as durable as the policy promises."""
-        if self._policy is SyncPolicy.ALWAYS:
+        if self._policy is SyncPolicy.ALWAYS or self._changes or self._is_writing_changes:
             self._waiters.append(waiter)
         else:
             self._due.append(waiter)
+
+    @property
+    def _is_writing_changes(self) -> bool:
+        return self._last is not None and self._last.has_changes
 
     def take_due(self) -> list[Waiter]:
         """Those whom the policy lets go as soon as the bytes are written."""
@@ -133,12 +161,29 @@ class Committer:
         return bool(self._waiters or self._changes)
 
     def take(self, *, include_state: bool = False) -> CommitBatch:
-        """Everything noted so far, to be synced. Loop thread."""
-        jobs = [
-            (log, job) for log in self._logs if (job := log.take_sync(include_state)) is not None
-        ]
-        batch = CommitBatch(jobs, self._changes, self._sink, self._waiters)
-        self._logs = {}
+        """Everything noted so far, to be synced. Loop thread.
+
+        The batch before must have been settled.
+        """
+        logs, self._logs = self._logs, {}
+        if include_state:
+            logs |= self._states
+            self._states = {}
+        jobs: list[tuple[Syncable, SyncJob]] = []
+        failed: list[tuple[Syncable, Exception]] = []
+        for log in logs:
+            try:
+                job = log.take_sync(include_state)
+            except (OSError, StorageError) as error:
+                failed.append((log, error))
+                continue
+            if job is None:
+                continue
+            if self._policy is SyncPolicy.NEVER:
+                job.close()  # only now may the log give back descriptors of its own
+            else:
+                jobs.append((log, job))
+        self._last = CommitBatch(jobs, failed, self._changes, self._sink, self._waiters)
         self._changes = []
         self._waiters = []
-        return batch
+        return self._last

@@ -180,11 +180,11 @@ class SegmentLog:
         """Take the state of *ranges*, each [start, end), for the next flush_state."""
         self._marks[state].extend(ranges)
 
-    def flush_state(self) -> None:
+    def flush_state(self) -> bool:
         """Write the marks, one write per segment, and delete the segments that are spent.
 
-        The marked messages must have been flushed: an entry must not reach the disk before its
-        record. Raises LogFailed.
+        Returns whether states or deletions wait for a sync. The marked messages must have been
+        flushed: an entry must not reach the disk before its record. Raises LogFailed.
         """
         if self._failure:
             raise LogFailed(self._failure)
@@ -197,12 +197,19 @@ class SegmentLog:
                 self._write_states()
             except OSError as error:
                 raise self.fail(error) from error
+        return bool(self._unsynced_states) or self._has_deleted
 
     def take_sync(self, include_state: bool) -> SyncWork | None:
         """Return the work that makes all that was flushed durable; None if there is none.
 
-        Without *include_state* states and deletions wait for a later sync.
+        Without *include_state* states and deletions wait for a later sync. Raises LogFailed if the
+        log failed behind what was flushed: once a sync has failed, none later says anything of the
+        bytes before it.
         """
+        if self._failure:
+            if self._unsynced:
+                raise LogFailed(self._failure)
+            return None
         handles = [segment.log.take_handle() for segment in self._unsynced]
         directories = self._changed_directories
         if include_state:
@@ -222,9 +229,9 @@ class SegmentLog:
             self._has_deleted = False
         return work
 
-    def fail(self, error: OSError) -> LogFailed:
+    def fail(self, error: Exception) -> LogFailed:
         """Refuse all further writing because of *error*; return what later calls raise."""
-        self._failure = f"{self.directory}: {error}"
+        self._failure = self._failure or f"{self.directory}: {error}"
         self._batches.clear()
         self._next_offset = self._active.next_offset
         return LogFailed(self._failure)
