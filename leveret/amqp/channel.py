@@ -76,9 +76,14 @@ class Channel:
         """Is it open and between methods, so that a run may be handed straight to the receiver?"""
         return self.state is ChannelState.OPEN and self._assembler.state is ContentState.IDLE
 
+    @property
+    def is_in_content(self) -> bool:
+        """Is a publish under way, so that header or body frames must follow?"""
+        return self._assembler.state is not ContentState.IDLE
+
     def receive(self, kind: int, payload: bytes) -> None:
         """Take one frame of this channel. Raises the errors of frame order and of the receiver."""
-        if self._assembler.state is not ContentState.IDLE:
+        if self.is_in_content:
             content = self._assembler.feed(kind, self.number, payload)
             if content is not None:
                 self._published(content)

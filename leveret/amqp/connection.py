@@ -36,6 +36,7 @@ from leveret.amqp.errors import (
     ChannelError,
     FrameError,
     HardError,
+    InternalError,
     NotAllowed,
     SoftError,
     UnexpectedFrame,
@@ -157,6 +158,10 @@ class Connection:
                 position = rejected.position
                 self._reject(rejected)
                 continue
+            except Exception:  # a fault of ours is the end of this connection, not of the broker
+                logger.exception("connection closed for a fault of the broker")
+                self._blind = True
+                self.close(InternalError("the broker failed to process a frame"))
             break
         if position < len(data) and not self._blind:
             self._pending = data[position:] if position else data
@@ -193,42 +198,36 @@ class Connection:
             method = b""
             start = position
             try:
-                if self.state is ConnectionState.OPEN:
-                    run = publishes.take_alike(data, position)
-                    if run is not None:
-                        number = run.channel
-                        position = run.position
+                if self.state is ConnectionState.OPEN and data[position] == FrameType.METHOD:
+                    method = data[position + FRAME_HEADER_SIZE : position + 11]
+                    if method == PUBLISH or method == ACK:
+                        number = int.from_bytes(data[position + 1 : position + 3], "big")
                         channel = channels.get(number)
                         if channel is not None and channel.is_idle:
-                            method = PUBLISH
-                            channel.receiver.publish(*run[2:])
-                            continue
-                        position = start
-                    elif data[position] == FrameType.METHOD:
-                        method = data[position + FRAME_HEADER_SIZE : position + 11]
-                        if method == PUBLISH or method == ACK:
-                            number = int.from_bytes(data[position + 1 : position + 3], "big")
-                            channel = channels.get(number)
-                            if channel is not None and channel.is_idle:
-                                if method == PUBLISH:
+                            if method == PUBLISH:
+                                run = publishes.take_alike(data, position)
+                                if run is None:
                                     run = publishes.take(data, position, end, number)
-                                    if run is not None:
-                                        position = run.position
-                                        channel.receiver.publish(*run[2:])
-                                        continue
-                                else:
-                                    acks = take_acks(data, position)
-                                    if acks is not None:
-                                        position, tags = acks
-                                        self._acknowledge(channel, tags)
-                                        continue
+                                if run is not None:
+                                    position = run.position
+                                    channel.receiver.publish(*run[2:])
+                                    continue
+                            else:
+                                acks = take_acks(data, position)
+                                if acks is not None:
+                                    position, tags = acks
+                                    self._acknowledge(channel, tags)
+                                    continue
                 number = 0
                 method = b""
                 frame = read_frame(data, position, end, self._max_payload)
                 if frame is None:
                     break
                 kind, number, payload, position = frame
-                if kind == FrameType.METHOD:
+                channel = channels.get(number)
+                if channel is not None and channel.is_in_content:
+                    method = PUBLISH
+                elif kind == FrameType.METHOD:
                     method = payload[:4]
                 self._frame(kind, number, payload)
             except AmqpError as error:
@@ -310,6 +309,7 @@ class Connection:
                 self.tuning = self.tuning.agreed(
                     method.channel_max or 0, method.frame_max or 0, method.heartbeat or 0
                 )
+                self._publishes.max_payload = self.tuning.frame_max
                 self.state = ConnectionState.AWAIT_OPEN
             case ConnectionState.AWAIT_OPEN, commands.Connection.Open():
                 self._receiver.open(method.virtual_host)
@@ -462,6 +462,8 @@ class Connection:
             hard.code = error.code  # type: ignore[misc]  # a soft error of channel 0 (§2.1 of RabbitMQ)
             error = hard
         assert isinstance(error, HardError)
+        if self.state is ConnectionState.AWAIT_TUNE_OK:
+            method_id = commands.Connection.Tune.frame_id  # RabbitMQ names its offer
         self.close(error, class_id, method_id)
 
 

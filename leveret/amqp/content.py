@@ -55,7 +55,7 @@ class ContentAssembler:
             self._header(kind, payload)
         else:
             self._body(kind, payload)
-        if self._size <= self._max_body:
+        if payload and self._size <= self._max_body:
             self._parts.append(encode_frame(kind, channel, payload))
         if self._missing:
             self.state = ContentState.BODY

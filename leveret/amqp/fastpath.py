@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from leveret.amqp.constants import FRAME_END
+from leveret.amqp.errors import InternalError
 from leveret.amqp.frames import FRAME_HEADER
 from leveret.amqp.properties import Facts, FactsReader
 from leveret.amqp.publish_shape import PublishShape, ShapeBook
@@ -57,16 +58,18 @@ class PublishReader:
     """Takes runs of publishes out of one connection's chunks.
 
     While publishes are of the shape that was seen last, a run is one match. Others are taken
-    apart one by one, and their shapes remembered.
+    apart one by one, and their shapes remembered. Publishes of more than `max_payload` bytes in
+    all (0: no limit), of which a frame may be too large, are left to the general path.
     """
 
-    __slots__ = ("_facts_reader", "_max_body", "_shape", "_shapes")
+    __slots__ = ("_facts_reader", "_max_body", "_shape", "_shapes", "max_payload")
 
     def __init__(self, facts_reader: FactsReader, shapes: ShapeBook, max_body: int) -> None:
         self._facts_reader = facts_reader
         self._shapes = shapes
         self._max_body = max_body
         self._shape: PublishShape | None = None
+        self.max_payload = 0
 
     def take_alike(self, data: bytes, position: int) -> PublishRun | None:
         """Take the run at *position* that is of the same shape as the publish before it."""
@@ -82,14 +85,15 @@ class PublishReader:
     def take(self, data: bytes, position: int, end: int, channel: int) -> PublishRun | None:
         """Take the run of publishes on *channel* that starts at *position*, message by message.
 
-        A run ends before a message with other facts, and behind one whose shape is known. Raises
-        InternalError for properties that do not decode.
+        A run ends before a message with other facts or at fault, and behind one whose shape is
+        known.
         """
         methods: list[bytes] = []
         contents: list[bytes] = []
         run_facts: Facts | None = None
         content_length = -1
         frame_start = data[position : position + 3]
+        max_size = self.max_payload or end
         while end - position > _SHORTEST_PUBLISH:
             start = position + int.from_bytes(data[position + 3 : position + 7], "big") + 8
             if start + _CONTENT_HEADER.size >= end:
@@ -118,10 +122,14 @@ class PublishReader:
                 or not piece
                 or piece > self._max_body
                 or stop > end
+                or stop - position > max_size
                 or data[stop - 1] != FRAME_END
             ):
                 break
-            facts = self._facts_reader.read_facts(data[start + 7 : body_start - 1])
+            try:
+                facts = self._facts_reader.read_facts(data[start + 7 : body_start - 1])
+            except InternalError:
+                break
             if facts is not run_facts:
                 if run_facts is not None:
                     break
