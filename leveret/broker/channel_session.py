@@ -12,7 +12,7 @@ from pamqp import commands
 from pamqp.base import Frame as Method
 
 from leveret.amqp.constants import ReplyCode
-from leveret.amqp.errors import CommandInvalid, PreconditionFailed
+from leveret.amqp.errors import AmqpError, CommandInvalid, PreconditionFailed
 from leveret.amqp.fastpath import encode_deliver_prefix, encode_deliveries, encode_return
 from leveret.amqp.message import (
     address_content,
@@ -93,7 +93,13 @@ class ChannelSession:
             route = self.vhost.routes.find(method)
             self._publish(Routed(route.queues, [route], contents, content_length), facts)
             return
-        routes = self.vhost.routes.find_each(methods)
+        try:
+            routes = self.vhost.routes.find_each(methods)
+        except AmqpError:
+            # What comes before the one at fault is published; the one at fault raises again.
+            for method, content in zip(methods, contents, strict=True):
+                self.publish([method], facts, [content], len(content))
+            raise
         targets = [route.queues for route in routes]
         if targets.count(targets[0]) == len(targets) and len({r.bits for r in routes}) == 1:
             self._publish(Routed(targets[0], routes, contents, content_length), facts)

@@ -6,7 +6,7 @@ happen once for all messages that share them.
 
 from typing import NamedTuple, cast
 
-from leveret.amqp.errors import AccessRefused, NotFound
+from leveret.amqp.errors import AccessRefused, NotFound, NotImplementedByBroker
 from leveret.amqp.tables import Table
 from leveret.exchanges.exchange import Exchange
 from leveret.exchanges.route_cache import RouteCache
@@ -74,7 +74,8 @@ class RouteTable:
     def find(self, method: bytes) -> Route:
         """The route for the argument bytes of a basic.publish.
 
-        Raises NotFound for a missing exchange and AccessRefused for an internal one.
+        Raises NotFound for a missing exchange, AccessRefused for an internal one and
+        NotImplementedByBroker for immediate.
         """
         route = self._cache.get(method)
         if route is None:
@@ -96,6 +97,8 @@ class RouteTable:
 
     def _resolve(self, method: bytes) -> Route:
         # u16 reserved | short string exchange | short string routing key | bits
+        if method[-1] & IMMEDIATE:
+            raise NotImplementedByBroker("immediate=true")
         name_end = 3 + method[2]
         name = method[3:name_end]
         source = self._sources.get(name) or self._find_source(name)
