@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -21,6 +22,9 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(
             f"`import amqp` finds {origin}, which hides Celery's library: run with PYTHONSAFEPATH=1"
         )
+    # How long an example takes says something about the machine only.
+    settings.register_profile("leveret", deadline=None)
+    settings.load_profile("leveret")
 
 
 class BrokerProcess:
