@@ -4,6 +4,7 @@ PYTHON ?= $(shell for p in /usr/bin/python3 python3; do \
 	$$p -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 VENV := .venv
 BIN := $(VENV)/bin
+SOURCES := $(wildcard leveret tests examples tools)
 # A checkout on sys.path would put the link `amqp` in front of Celery's package of that name.
 export PYTHONSAFEPATH = 1
 
@@ -13,21 +14,20 @@ run: $(VENV)/run.stamp
 	$(BIN)/leveret serve $(ARGS)
 
 test: $(VENV)/dev.stamp
-	$(BIN)/python tests/system_packages.py
 	$(BIN)/pytest $(ARGS)
 
-# Without the tests that start processes under load.
+# Without the tests marked `slow`: those that start processes under load or wait for real time.
 fast: $(VENV)/dev.stamp
 	$(BIN)/pytest -m "not slow" $(ARGS)
 
 check: format lint types fast
 
 format: $(VENV)/dev.stamp
-	$(BIN)/ruff format leveret tests examples
+	$(BIN)/ruff format $(SOURCES)
 
 lint: $(VENV)/dev.stamp
-	$(BIN)/ruff format --check leveret tests examples
-	$(BIN)/ruff check leveret tests examples
+	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/ruff check $(SOURCES)
 
 types: $(VENV)/dev.stamp
 	$(BIN)/mypy
@@ -37,7 +37,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=23'
 
-$(VENV)/run.stamp: $(VENV)/bin/python pyproject.toml
+$(VENV)/run.stamp: $(VENV)/bin/python pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
 	touch $@
 
