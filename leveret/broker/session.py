@@ -289,9 +289,9 @@ class Session:
                     self.vhost.remove_queue(queue)
 
     def finished(self, linger_s: float) -> None:
-        """Hang up when all is said."""
-        self.flush()
-        self._transport.finish(linger_s)
+        """Hang up when all is said: an answer is not sent before what it speaks of is written."""
+        self._turn.output(self)
+        self._turn.afterwards(lambda: self._transport.finish(linger_s))
 
     # ---- errors that are not the answer to a frame
 

@@ -190,7 +190,7 @@ class AmqpTransport(asyncio.Protocol):
             self._transport.abort()
         elif heartbeat.due(now):
             connection.send_heartbeat()
-            session.flush()
+            self._turn.output(session)
 
     def shut_down(self, reason: str) -> None:
         """Tell the client that the broker stops (320)."""

@@ -58,9 +58,12 @@ class ChangeSink(Protocol):
 
 
 class CommitBatch:
-    """One sync: what to make durable, and who is told."""
+    """One sync: what to make durable, and who is told.
 
-    __slots__ = ("_changes", "_error", "_failed", "_jobs", "_sink", "_waiters")
+    `changes` are those that are not known to be durable: none are left once they have been applied.
+    """
+
+    __slots__ = ("_error", "_failed", "_jobs", "_sink", "_waiters", "changes")
 
     def __init__(
         self,
@@ -72,15 +75,10 @@ class CommitBatch:
     ) -> None:
         self._jobs = jobs
         self._failed = failed
-        self._changes = changes
         self._sink = sink
         self._waiters = waiters
+        self.changes = changes
         self._error: Exception | None = failed[0][1] if failed else None
-
-    @property
-    def has_changes(self) -> bool:
-        """Does it hold definitions of which it is not known yet whether they are durable?"""
-        return bool(self._changes)
 
     def run(self) -> None:
         """Sync everything; errors are kept for `settle`. Storage thread."""
@@ -90,9 +88,10 @@ class CommitBatch:
             except OSError as error:
                 self._failed.append((log, error))
                 self._error = error
-        if self._changes:
+        if self.changes:
             try:
-                self._sink.apply(self._changes)
+                self._sink.apply(self.changes)
+                self.changes = []
             except Exception as error:  # whatever SQLite says, the waiters must hear of it
                 self._error = error
 
@@ -102,7 +101,6 @@ class CommitBatch:
         One failed file fails every waiter of the batch: which of them could do without it is not
         known, and a confirm must not be a guess.
         """
-        self._changes = []
         for log, error in self._failed:
             log.fail(error)
         for waiter in self._waiters:
@@ -121,7 +119,7 @@ class Committer:
         self._changes: list[Change] = []
         self._waiters: list[Waiter] = []
         self._due: list[Waiter] = []
-        self._last: CommitBatch | None = None
+        self._last = CommitBatch([], [], [], sink, [])
 
     def touch(self, log: Syncable) -> None:
         """*log* has new messages."""
@@ -141,14 +139,10 @@ class Committer:
 
     def wait(self, waiter: Waiter) -> None:
         """Tell *waiter* once the logs touched so far are as durable as the policy promises."""
-        if self._policy is SyncPolicy.ALWAYS or self._changes or self._is_writing_changes:
+        if self._policy is SyncPolicy.ALWAYS or self._changes or self._last.changes:
             self._waiters.append(waiter)
         else:
             self._due.append(waiter)
-
-    @property
-    def _is_writing_changes(self) -> bool:
-        return self._last is not None and self._last.has_changes
 
     def take_due(self) -> list[Waiter]:
         """Those whom the policy lets go as soon as the bytes are written."""
@@ -163,7 +157,8 @@ class Committer:
     def take(self, *, include_state: bool = False) -> CommitBatch:
         """Everything noted so far, to be synced. Loop thread.
 
-        The batch before must have been settled.
+        The batch before must have been settled. Changes that it could not apply are tried again:
+        what was declared is in use by now, and must be durable before a confirm relies on it.
         """
         logs, self._logs = self._logs, {}
         if include_state:
@@ -183,7 +178,8 @@ class Committer:
                 job.close()  # only now may the log give back descriptors of its own
             else:
                 jobs.append((log, job))
-        self._last = CommitBatch(jobs, failed, self._changes, self._sink, self._waiters)
+        changes = self._last.changes + self._changes
+        self._last = CommitBatch(jobs, failed, changes, self._sink, self._waiters)
         self._changes = []
         self._waiters = []
         return self._last
