@@ -227,7 +227,7 @@ class Connection:
                 channel = channels.get(number)
                 if channel is not None and channel.is_in_content:
                     method = PUBLISH
-                elif kind == FrameType.METHOD:
+                elif kind == FrameType.METHOD and len(payload) >= len(PUBLISH):
                     method = payload[:4]
                 self._frame(kind, number, payload)
             except AmqpError as error:

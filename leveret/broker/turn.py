@@ -123,8 +123,13 @@ class Turn:
         if not self._scheduled:
             self._soon()
 
+    @property
+    def is_behind(self) -> bool:
+        """Is the disk so far behind that publishers should wait?"""
+        return self._committer.is_behind
+
     def afterwards(self, action: Callable[[], None]) -> None:
-        """Do *action* once the turn is over and all output is with the sockets."""
+        """Do *action* once all output is with the sockets and the disk is not behind."""
         self._afterwards.append(action)
         if not self._scheduled:
             self._soon()
@@ -170,9 +175,10 @@ class Turn:
         outputs, self._outputs = self._outputs, {}
         for output in outputs:
             output.flush()
-        afterwards, self._afterwards = self._afterwards, []
-        for action in afterwards:
-            action()
+        if not committer.is_behind:
+            afterwards, self._afterwards = self._afterwards, []
+            for action in afterwards:
+                action()
 
     def _work(self, queues: dict[TurnQueue, None]) -> None:
         sound = [queue for queue in queues if self._flush(queue)]

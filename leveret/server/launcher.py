@@ -7,6 +7,7 @@ Stop: listener, connections (320), what they left behind, storage thread, files.
 import asyncio
 import gc
 import logging
+import resource
 import signal
 import time
 from collections.abc import AsyncIterator
@@ -48,6 +49,7 @@ class StartError(Exception):
 
 def run(config: Config) -> None:
     """Run a broker until SIGINT or SIGTERM. Raises StartError."""
+    _raise_descriptor_limit()
     try:
         with DirectoryLock(config.data_dir):
             check_format(config.data_dir)
@@ -189,6 +191,12 @@ class Server:
             connection.abort()
         while self._connections:
             await anyio.lowlevel.checkpoint()
+
+
+def _raise_descriptor_limit() -> None:
+    """Connections and logs hold descriptors: take as many as the system lets us have."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _now_ms() -> int:

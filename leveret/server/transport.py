@@ -90,7 +90,7 @@ class AmqpTransport(asyncio.Protocol):
         self._session.receive_data(data)
         if self._session.connection.is_held:
             self._pause_reading()
-        elif len(data) >= LARGE_CHUNK:
+        elif len(data) >= LARGE_CHUNK or self._turn.is_behind:
             self._pause_reading()
             self._turn.afterwards(self._resume_reading)
 

@@ -30,8 +30,17 @@ class SyncPolicy(StrEnum):
     NEVER = "never"
 
 
+SYNC_BYTES = 16 * 1024 * 1024
+"""Bytes written that are synced though nobody waits for them."""
+BEHIND_BYTES = 64 * 1024 * 1024
+"""Bytes written and not synced above which publishers wait for the disk."""
+
+
 class Syncable(Protocol):
     """A log with bytes that the disk may not have yet."""
+
+    def take_written(self) -> int:
+        """Bytes written since this was last asked."""
 
     def take_sync(self, include_state: bool) -> "SyncJob | None":
         """What must be synced now; None if nothing. Raises OSError, StorageError."""
@@ -61,9 +70,10 @@ class CommitBatch:
     """One sync: what to make durable, and who is told.
 
     `changes` are those that are not known to be durable: none are left once they have been applied.
+    `size` are the bytes of messages that are being synced.
     """
 
-    __slots__ = ("_error", "_failed", "_jobs", "_sink", "_waiters", "changes")
+    __slots__ = ("_error", "_failed", "_jobs", "_sink", "_waiters", "changes", "size")
 
     def __init__(
         self,
@@ -72,12 +82,14 @@ class CommitBatch:
         changes: list["Change"],
         sink: ChangeSink,
         waiters: list[Waiter],
+        size: int = 0,
     ) -> None:
         self._jobs = jobs
         self._failed = failed
         self._sink = sink
         self._waiters = waiters
         self.changes = changes
+        self.size = size
         self._error: Exception | None = failed[0][1] if failed else None
 
     def run(self) -> None:
@@ -101,6 +113,7 @@ class CommitBatch:
         One failed file fails every waiter of the batch: which of them could do without it is not
         known, and a confirm must not be a guess.
         """
+        self.size = 0
         for log, error in self._failed:
             log.fail(error)
         for waiter in self._waiters:
@@ -119,11 +132,14 @@ class Committer:
         self._changes: list[Change] = []
         self._waiters: list[Waiter] = []
         self._due: list[Waiter] = []
+        self._unsynced_bytes = 0
         self._last = CommitBatch([], [], [], sink, [])
 
     def touch(self, log: Syncable) -> None:
         """*log* has new messages."""
         self._logs[log] = None
+        if self._policy is not SyncPolicy.NEVER:
+            self._unsynced_bytes += log.take_written()
 
     def touch_state(self, log: Syncable) -> None:
         """*log* has new states, which nobody waits for."""
@@ -151,8 +167,13 @@ class Committer:
 
     @property
     def is_waited_for(self) -> bool:
-        """Does anybody wait for the next batch, or a definition to be written?"""
-        return bool(self._waiters or self._changes)
+        """Should the next batch be taken: for a waiter, a definition, or much that is unsynced?"""
+        return bool(self._waiters or self._changes) or self._unsynced_bytes > SYNC_BYTES
+
+    @property
+    def is_behind(self) -> bool:
+        """Is so much written and not synced that publishers should wait for the disk?"""
+        return self._unsynced_bytes + self._last.size > BEHIND_BYTES
 
     def take(self, *, include_state: bool = False) -> CommitBatch:
         """Everything noted so far, to be synced. Loop thread.
@@ -179,7 +200,10 @@ class Committer:
             else:
                 jobs.append((log, job))
         changes = self._last.changes + self._changes
-        self._last = CommitBatch(jobs, failed, changes, self._sink, self._waiters)
+        self._last = CommitBatch(
+            jobs, failed, changes, self._sink, self._waiters, self._unsynced_bytes
+        )
+        self._unsynced_bytes = 0
         self._changes = []
         self._waiters = []
         return self._last

@@ -87,6 +87,7 @@ class SegmentLog:
         if self._unsynced:
             self._changed_directories[directory] = None
         self._has_deleted = False
+        self._written_bytes = 0
         self._sync_point: _SyncPoint | None = None
         self._failure = ""
 
@@ -144,6 +145,12 @@ class SegmentLog:
         except OSError as error:
             raise self.fail(error) from error
         self._batches.clear()
+        self._written_bytes += written
+        return written
+
+    def take_written(self) -> int:
+        """Return the bytes of messages flushed since this was last asked."""
+        written, self._written_bytes = self._written_bytes, 0
         return written
 
     def read(self, offset: int, max_bytes: int) -> list[Batch]:
