@@ -13,6 +13,7 @@ Answer = TypeVar("Answer", bound=Method)
 
 _FRAME = struct.Struct(">BHI")
 CHANNEL = 1
+PROPERTIES = {"capabilities": {"consumer_cancel_notify": True}}
 
 
 class Delivery(NamedTuple):
@@ -45,7 +46,7 @@ class RawClient:
     def _open(self) -> None:
         self._socket.sendall(b"AMQP\x00\x00\x09\x01")
         self._expect(commands.Connection.Start)
-        self._send(0, commands.Connection.StartOk({}, "PLAIN", "\0guest\0guest", "en_US"))
+        self._send(0, commands.Connection.StartOk(PROPERTIES, "PLAIN", "\0guest\0guest", "en_US"))
         tune = self._expect(commands.Connection.Tune)
         self._send(0, commands.Connection.TuneOk(tune.channel_max, tune.frame_max, 0))
         self._send(0, commands.Connection.Open("/"))
