@@ -157,14 +157,13 @@ def test_a_committed_transaction_is_kept(
 
 def test_several_restarts_in_a_row(broker: BrokerProcess, connect: Connect) -> None:
     for number in range(3):
-        channel = connect(broker).channel()
+        connection = connect(broker)
+        channel = connection.channel()
         channel.queue_declare("q", durable=True)
         channel.confirm_delivery()
         publish(channel, "q", f"{number} a", f"{number} b")
-        assert drain_one(channel) == f"{number // 2} {'ab'[number % 2]}"
+        first = channel.basic_get("q", auto_ack=True)[2].decode()
+        assert first == f"{number // 2} {'ab'[number % 2]}"
+        connection.close()
         broker.restart()
     assert drain(connect(broker).channel(), "q") == ["1 b", "2 a", "2 b"]
-
-
-def drain_one(channel: pika.adapters.blocking_connection.BlockingChannel) -> str:
-    return channel.basic_get("q", auto_ack=True)[2].decode()

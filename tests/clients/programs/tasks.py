@@ -9,7 +9,8 @@ from celery.app.task import Task
 
 app = Celery("tasks", broker=os.environ["AMQP_URI"], backend="rpc://")
 app.conf.broker_connection_retry_on_startup = True
-app.conf.worker_prefetch_multiplier = 1
+# With a small window the solo pool stops now and then until a timer of its own lets its acks out.
+app.conf.worker_prefetch_multiplier = 100
 app.conf.result_persistent = True
 
 
