@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 from pamqp import commands
 from pamqp.base import Frame as Method
 
-from leveret.amqp.errors import NotFound
+from leveret.amqp.errors import AccessRefused, NotFound
 from leveret.amqp.methods import build_method
+from leveret.amqp.properties import DIRECT_REPLY_TO
 from leveret.broker.handlers_exchange import arguments_of, check_not_default, plain_name
 from leveret.queues.declaration import QueueDeclaration
 
@@ -48,6 +49,7 @@ def bind(channel: "ChannelSession", method: commands.Queue.Bind) -> None:
     """Bind a queue to an exchange; no queue name is the queue declared last (§1.7.2.3)."""
     check_not_default(method.exchange)
     name = queue_name(channel, method.queue)
+    _check_not_volatile(name)
     key = method.routing_key
     if not method.queue and not key:
         key = name
@@ -62,6 +64,7 @@ def unbind(channel: "ChannelSession", method: commands.Queue.Unbind) -> None:
     """Undo a binding; a missing binding, queue or exchange is fine."""
     check_not_default(method.exchange)
     name = queue_name(channel, method.queue)
+    _check_not_volatile(name)
     key = method.routing_key
     if not method.queue and not key:
         key = name
@@ -100,6 +103,11 @@ def queue_name(channel: "ChannelSession", name: str) -> str:
     if not name:
         raise NotFound("no previously declared queue")
     return name
+
+
+def _check_not_volatile(name: str) -> None:
+    if name.startswith(DIRECT_REPLY_TO):
+        raise AccessRefused("cannot bind or unbind to a volatile (direct reply-to) queue")
 
 
 HANDLERS: dict[type[Method], Callable[..., None]] = {
