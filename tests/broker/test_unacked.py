@@ -10,8 +10,8 @@ from leveret.amqp.errors import PreconditionFailed
 from leveret.broker.unacked import Delivery, Holder, UnackedLedger, grouped
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.declaration import QueueDeclaration
+from leveret.queues.memory_store import MemoryStore
 from leveret.queues.ready import ReadyList
-from leveret.queues.store import MemoryStore
 
 
 def holder(name: str) -> Holder:

@@ -1,0 +1,68 @@
+"""A broker without sockets and threads: its loop and its storage thread run when they are told."""
+
+from pathlib import Path
+
+from leveret.broker.broker import Broker
+from leveret.broker.queue_pool import StorageSettings
+from leveret.broker.turn import Turn
+from leveret.broker.vhost import VHost
+from leveret.queues.batch_cache import CacheBudget
+from leveret.storage.committer import Committer, SyncPolicy
+from leveret.storage.log import LogOptions
+from leveret.storage.metadata import MetadataStore
+from tests.fakes import FakeLoop
+
+
+class World:
+    """One broker on *directory*."""
+
+    def __init__(self, directory: Path, *, cache_bytes: int = 1 << 20) -> None:
+        self.directory = directory
+        self.budget = CacheBudget(cache_bytes, cache_bytes)
+        self.loop = FakeLoop()
+        self._open()
+
+    def _open(self) -> None:
+        self._metadata = MetadataStore(self.directory / "metadata.sqlite")
+        self.committer = Committer(SyncPolicy.ALWAYS, self._metadata)
+        self.turn = Turn(
+            self.committer,
+            schedule=self.loop.call_soon,
+            wake_committer=lambda: self.loop.call_soon(self._commit),
+            on_failure=lambda queue, error: self.broker.queue_failed(queue, error),
+        )
+        settings = StorageSettings(LogOptions(segment_bytes=4096), self.budget, lambda: 0)
+        self.broker = Broker(self.directory, settings, self.committer, self.turn)
+        self.broker.open(self._metadata.load())
+        self.commit()
+
+    @property
+    def vhost(self) -> VHost:
+        vhost = self.broker.vhost("/")
+        assert vhost is not None
+        return vhost
+
+    def run(self) -> None:
+        """Let the loop and the storage thread finish what they have to do."""
+        self.loop.run()
+
+    def commit(self) -> None:
+        """One batch of the storage thread."""
+        self.loop.call_soon(self._commit)
+        self.run()
+
+    def _commit(self) -> None:
+        batch = self.committer.take(include_state=True)
+        batch.run()
+        batch.settle()
+        self.turn.run()
+
+    def close(self) -> None:
+        self.run()
+        self.broker.close()
+        self._metadata.close()
+
+    def restart(self) -> None:
+        self.close()
+        assert self.budget.used == 0
+        self._open()
