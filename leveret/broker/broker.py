@@ -10,7 +10,7 @@ from leveret.broker.queue_pool import QueuePool, StorageSettings
 from leveret.broker.turn import Turn
 from leveret.broker.users import User, UserStore
 from leveret.broker.vhost import VHost
-from leveret.exchanges.exchange import Destination
+from leveret.exchanges.destination import Destination
 from leveret.exchanges.registry import create_exchange
 from leveret.storage.committer import Committer
 from leveret.storage.errors import StorageError

@@ -1,9 +1,10 @@
 """ChannelSession: the broker's side of one channel: publishing, delivering, settling.
 
 The hot methods (`publish`, `ack`, `deliver`) are here; every other method is a function in
-`handlers_*`, found by its class.
+`handlers_*`, found by its class in the table that the session hands over.
 """
 
+from collections.abc import Mapping
 from itertools import groupby
 from operator import attrgetter, concat
 from typing import TYPE_CHECKING
@@ -24,7 +25,6 @@ from leveret.amqp.methods import build_method
 from leveret.amqp.properties import Facts, PropertyView
 from leveret.amqp.tables import Table
 from leveret.broker.confirms import ConfirmTracker
-from leveret.broker.handlers import HANDLERS
 from leveret.broker.routes import MANDATORY, Routed
 from leveret.broker.transactions import Transaction
 from leveret.broker.turn import Turn
@@ -35,6 +35,7 @@ from leveret.queues.consumers import UNLIMITED, Consumer
 from leveret.storage.batch import Batch
 
 if TYPE_CHECKING:
+    from leveret.broker.handlers import Handler
     from leveret.broker.session import Session
 
 
@@ -47,6 +48,7 @@ class ChannelSession:
 
     __slots__ = (
         "_frame_max",
+        "_handlers",
         "_prefixes",
         "_turn",
         "confirms",
@@ -62,11 +64,19 @@ class ChannelSession:
         "vhost",
     )
 
-    def __init__(self, number: int, session: "Session", vhost: VHost, turn: Turn) -> None:
+    def __init__(
+        self,
+        number: int,
+        session: "Session",
+        vhost: VHost,
+        turn: Turn,
+        handlers: "Mapping[type[Method], Handler]",
+    ) -> None:
         self.number = number
         self.session = session
         self.vhost = vhost
         self._turn = turn
+        self._handlers = handlers
         tuning = session.connection.tuning
         # Publishers send frames of at most what we offered; only a consumer with less needs care.
         self._frame_max = tuning.frame_max if tuning.frame_max < session.offered_frame_max else 0
@@ -297,7 +307,7 @@ class ChannelSession:
 
     def method(self, method: Method) -> None:
         """Any method but publish and plain ack."""
-        handler = HANDLERS.get(type(method))
+        handler = self._handlers.get(type(method))
         if handler is None:
             raise CommandInvalid("unimplemented method")
         handler(self, method)

@@ -1,16 +1,14 @@
 """HANDLERS: which function answers which method on a channel."""
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pamqp.base import Frame as Method
 
 from leveret.broker import handlers_basic, handlers_channel, handlers_exchange, handlers_queue
+from leveret.broker.channel_session import ChannelSession
 
-if TYPE_CHECKING:
-    from leveret.broker.channel_session import ChannelSession
-
-Handler = Callable[["ChannelSession", Any], None]
+Handler = Callable[[ChannelSession, Any], None]
 
 HANDLERS: Mapping[type[Method], Handler] = {
     **handlers_channel.HANDLERS,

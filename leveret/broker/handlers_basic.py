@@ -1,7 +1,6 @@
 """Methods of the class basic, all but publish and the plain ack (§1.8)."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from pamqp import commands
 from pamqp.base import Frame as Method
@@ -10,16 +9,14 @@ from leveret.amqp.errors import AccessRefused, NotAllowed, NotImplementedByBroke
 from leveret.amqp.fastpath import encode_get_ok
 from leveret.amqp.message import head_length
 from leveret.amqp.methods import build_method
+from leveret.broker.channel_session import ChannelSession
 from leveret.broker.handlers_queue import queue_name
 from leveret.broker.unacked import Holder
 from leveret.broker.vhost import generated_name
 from leveret.queues.consumers import Consumer
 
-if TYPE_CHECKING:
-    from leveret.broker.channel_session import ChannelSession
 
-
-def qos(channel: "ChannelSession", method: commands.Basic.Qos) -> None:
+def qos(channel: ChannelSession, method: commands.Basic.Qos) -> None:
     """Limit what may be unacknowledged: each later consumer, or with global the whole channel."""
     if method.prefetch_size:
         raise NotImplementedByBroker(f"prefetch_size!=0 ({method.prefetch_size})")
@@ -32,7 +29,7 @@ def qos(channel: "ChannelSession", method: commands.Basic.Qos) -> None:
     channel.send(commands.Basic.QosOk())
 
 
-def consume(channel: "ChannelSession", method: commands.Basic.Consume) -> None:
+def consume(channel: ChannelSession, method: commands.Basic.Consume) -> None:
     """Add a consumer; consume-ok precedes its first delivery."""
     queue = channel.vhost.queue(queue_name(channel, method.queue), channel.session)
     tag = method.consumer_tag or generated_name("amq.ctag-")
@@ -56,7 +53,7 @@ def consume(channel: "ChannelSession", method: commands.Basic.Consume) -> None:
     channel.vhost.turn.touch(queue)
 
 
-def cancel(channel: "ChannelSession", method: commands.Basic.Cancel) -> None:
+def cancel(channel: ChannelSession, method: commands.Basic.Cancel) -> None:
     """Remove a consumer; what it was sent stays unacknowledged. An unknown tag is fine."""
     entry = channel.consumers.pop(method.consumer_tag or "", None)
     if entry is not None:
@@ -66,11 +63,11 @@ def cancel(channel: "ChannelSession", method: commands.Basic.Cancel) -> None:
         channel.send(build_method(commands.Basic.CancelOk, consumer_tag=method.consumer_tag))
 
 
-def cancel_ok(channel: "ChannelSession", method: commands.Basic.CancelOk) -> None:
+def cancel_ok(channel: ChannelSession, method: commands.Basic.CancelOk) -> None:
     """The client has seen that we cancelled its consumer."""
 
 
-def get(channel: "ChannelSession", method: commands.Basic.Get) -> None:
+def get(channel: ChannelSession, method: commands.Basic.Get) -> None:
     """Fetch one message."""
     queue = channel.vhost.queue(queue_name(channel, method.queue), channel.session)
     no_ack = bool(method.no_ack)
@@ -91,12 +88,12 @@ def get(channel: "ChannelSession", method: commands.Basic.Get) -> None:
     channel.vhost.turn.touch(queue)
 
 
-def ack(channel: "ChannelSession", method: commands.Basic.Ack) -> None:
+def ack(channel: ChannelSession, method: commands.Basic.Ack) -> None:
     """Acknowledge everything up to a tag."""
     _settle(channel, method.delivery_tag or 0, multiple=bool(method.multiple), requeue=False)
 
 
-def nack(channel: "ChannelSession", method: commands.Basic.Nack) -> None:
+def nack(channel: ChannelSession, method: commands.Basic.Nack) -> None:
     """Refuse one or more deliveries."""
     _settle(
         channel,
@@ -106,12 +103,12 @@ def nack(channel: "ChannelSession", method: commands.Basic.Nack) -> None:
     )
 
 
-def reject(channel: "ChannelSession", method: commands.Basic.Reject) -> None:
+def reject(channel: ChannelSession, method: commands.Basic.Reject) -> None:
     """Refuse one delivery."""
     _settle(channel, method.delivery_tag or 0, multiple=False, requeue=bool(method.requeue))
 
 
-def _settle(channel: "ChannelSession", tag: int, *, multiple: bool, requeue: bool) -> None:
+def _settle(channel: ChannelSession, tag: int, *, multiple: bool, requeue: bool) -> None:
     if channel.transaction is not None:
         channel.transaction.settle(channel.unacked, tag, multiple=multiple, requeue=requeue)
     elif multiple:
@@ -120,18 +117,18 @@ def _settle(channel: "ChannelSession", tag: int, *, multiple: bool, requeue: boo
         channel.settle_one(tag, requeue=requeue)
 
 
-def recover(channel: "ChannelSession", method: commands.Basic.Recover) -> None:
+def recover(channel: ChannelSession, method: commands.Basic.Recover) -> None:
     """Requeue everything outstanding, and say so."""
     _recover(channel, requeue=bool(method.requeue))
     channel.send(commands.Basic.RecoverOk())
 
 
-def recover_async(channel: "ChannelSession", method: commands.Basic.RecoverAsync) -> None:
+def recover_async(channel: ChannelSession, method: commands.Basic.RecoverAsync) -> None:
     """Requeue everything outstanding."""
     _recover(channel, requeue=bool(method.requeue))
 
 
-def _recover(channel: "ChannelSession", *, requeue: bool) -> None:
+def _recover(channel: ChannelSession, *, requeue: bool) -> None:
     if not requeue:
         raise NotImplementedByBroker("requeue=false")
     channel.requeue_all()

@@ -1,20 +1,17 @@
 """Methods of the classes channel, access, confirm and tx."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from pamqp import commands
 from pamqp.base import Frame as Method
 
 from leveret.amqp.errors import PreconditionFailed
 from leveret.amqp.methods import Access
+from leveret.broker.channel_session import ChannelSession
 from leveret.broker.transactions import Transaction
 
-if TYPE_CHECKING:
-    from leveret.broker.channel_session import ChannelSession
 
-
-def flow(channel: "ChannelSession", method: commands.Channel.Flow) -> None:
+def flow(channel: ChannelSession, method: commands.Channel.Flow) -> None:
     """Stop or resume deliveries to the channel (§1.5.2.3)."""
     channel.flow_active = bool(method.active)
     channel.send(commands.Channel.FlowOk(active=channel.flow_active))
@@ -22,16 +19,16 @@ def flow(channel: "ChannelSession", method: commands.Channel.Flow) -> None:
         channel.wake_consumers()
 
 
-def flow_ok(channel: "ChannelSession", method: commands.Channel.FlowOk) -> None:
+def flow_ok(channel: ChannelSession, method: commands.Channel.FlowOk) -> None:
     """We never send flow; an answer to nothing is ignored, as RabbitMQ does."""
 
 
-def access_request(channel: "ChannelSession", method: Access.Request) -> None:
+def access_request(channel: ChannelSession, method: Access.Request) -> None:
     """Tickets are of AMQP 0-8; old clients want one."""
     channel.send(Access.RequestOk(ticket=1))
 
 
-def confirm_select(channel: "ChannelSession", method: commands.Confirm.Select) -> None:
+def confirm_select(channel: ChannelSession, method: commands.Confirm.Select) -> None:
     """Enter confirm mode."""
     if channel.transaction is not None:
         raise PreconditionFailed("cannot switch from tx to confirm mode")
@@ -40,7 +37,7 @@ def confirm_select(channel: "ChannelSession", method: commands.Confirm.Select) -
         channel.send(commands.Confirm.SelectOk())
 
 
-def tx_select(channel: "ChannelSession", method: commands.Tx.Select) -> None:
+def tx_select(channel: ChannelSession, method: commands.Tx.Select) -> None:
     """Enter transaction mode."""
     if channel.confirms is not None:
         raise PreconditionFailed("cannot switch from confirm to tx mode")
@@ -49,7 +46,7 @@ def tx_select(channel: "ChannelSession", method: commands.Tx.Select) -> None:
     channel.send(commands.Tx.SelectOk())
 
 
-def tx_commit(channel: "ChannelSession", method: commands.Tx.Commit) -> None:
+def tx_commit(channel: ChannelSession, method: commands.Tx.Commit) -> None:
     """Do what the transaction held; commit-ok once it is on disk."""
     publishes, settlements = _transaction(channel).take()
     for held in publishes:
@@ -59,13 +56,13 @@ def tx_commit(channel: "ChannelSession", method: commands.Tx.Commit) -> None:
     channel.commit_logs_then(commands.Tx.CommitOk())
 
 
-def tx_rollback(channel: "ChannelSession", method: commands.Tx.Rollback) -> None:
+def tx_rollback(channel: ChannelSession, method: commands.Tx.Rollback) -> None:
     """Forget what the transaction held; deliveries stay unacknowledged."""
     _transaction(channel).take()
     channel.send(commands.Tx.RollbackOk())
 
 
-def _transaction(channel: "ChannelSession") -> Transaction:
+def _transaction(channel: ChannelSession) -> Transaction:
     if channel.transaction is None:
         raise PreconditionFailed("channel is not transactional")
     return channel.transaction

@@ -1,19 +1,16 @@
 """Methods of the class exchange (§1.6, and RabbitMQ's bind and unbind)."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from pamqp import commands
 from pamqp.base import Frame as Method
 
 from leveret.amqp.errors import AccessRefused
 from leveret.amqp.tables import Table
-
-if TYPE_CHECKING:
-    from leveret.broker.channel_session import ChannelSession
+from leveret.broker.channel_session import ChannelSession
 
 
-def declare(channel: "ChannelSession", method: commands.Exchange.Declare) -> None:
+def declare(channel: ChannelSession, method: commands.Exchange.Declare) -> None:
     """Make an exchange, or check that one exists."""
     name = plain_name(method.exchange)
     check_not_default(name)
@@ -32,7 +29,7 @@ def declare(channel: "ChannelSession", method: commands.Exchange.Declare) -> Non
     channel.reply(commands.Exchange.DeclareOk(), nowait=bool(method.nowait), durable=durable)
 
 
-def delete(channel: "ChannelSession", method: commands.Exchange.Delete) -> None:
+def delete(channel: ChannelSession, method: commands.Exchange.Delete) -> None:
     """Remove an exchange."""
     name = plain_name(method.exchange)
     check_not_default(name)
@@ -40,7 +37,7 @@ def delete(channel: "ChannelSession", method: commands.Exchange.Delete) -> None:
     channel.reply(commands.Exchange.DeleteOk(), nowait=bool(method.nowait), durable=durable)
 
 
-def bind(channel: "ChannelSession", method: commands.Exchange.Bind) -> None:
+def bind(channel: ChannelSession, method: commands.Exchange.Bind) -> None:
     """Bind an exchange to an exchange."""
     check_not_default(method.source)
     check_not_default(method.destination)
@@ -53,7 +50,7 @@ def bind(channel: "ChannelSession", method: commands.Exchange.Bind) -> None:
     channel.reply(commands.Exchange.BindOk(), nowait=bool(method.nowait), durable=durable)
 
 
-def unbind(channel: "ChannelSession", method: commands.Exchange.Unbind) -> None:
+def unbind(channel: ChannelSession, method: commands.Exchange.Unbind) -> None:
     """Undo a binding between exchanges; a missing one is fine."""
     check_not_default(method.source)
     check_not_default(method.destination)

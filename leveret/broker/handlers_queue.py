@@ -1,7 +1,6 @@
 """Methods of the class queue (§1.7)."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from pamqp import commands
 from pamqp.base import Frame as Method
@@ -9,14 +8,12 @@ from pamqp.base import Frame as Method
 from leveret.amqp.errors import AccessRefused, NotFound
 from leveret.amqp.methods import build_method
 from leveret.amqp.properties import DIRECT_REPLY_TO
+from leveret.broker.channel_session import ChannelSession
 from leveret.broker.handlers_exchange import arguments_of, check_not_default, plain_name
 from leveret.queues.declaration import QueueDeclaration
 
-if TYPE_CHECKING:
-    from leveret.broker.channel_session import ChannelSession
 
-
-def declare(channel: "ChannelSession", method: commands.Queue.Declare) -> None:
+def declare(channel: ChannelSession, method: commands.Queue.Declare) -> None:
     """Make a queue, or check that one exists; declare-ok tells its name and counts."""
     name = plain_name(method.queue)
     session = channel.session
@@ -45,7 +42,7 @@ def declare(channel: "ChannelSession", method: commands.Queue.Declare) -> None:
     channel.reply(reply, nowait=bool(method.nowait), durable=durable)
 
 
-def bind(channel: "ChannelSession", method: commands.Queue.Bind) -> None:
+def bind(channel: ChannelSession, method: commands.Queue.Bind) -> None:
     """Bind a queue to an exchange; no queue name is the queue declared last (§1.7.2.3)."""
     check_not_default(method.exchange)
     name = queue_name(channel, method.queue)
@@ -60,7 +57,7 @@ def bind(channel: "ChannelSession", method: commands.Queue.Bind) -> None:
     channel.reply(commands.Queue.BindOk(), nowait=bool(method.nowait), durable=durable)
 
 
-def unbind(channel: "ChannelSession", method: commands.Queue.Unbind) -> None:
+def unbind(channel: ChannelSession, method: commands.Queue.Unbind) -> None:
     """Undo a binding; a missing binding, queue or exchange is fine."""
     check_not_default(method.exchange)
     name = queue_name(channel, method.queue)
@@ -77,7 +74,7 @@ def unbind(channel: "ChannelSession", method: commands.Queue.Unbind) -> None:
     channel.reply(commands.Queue.UnbindOk(), nowait=False, durable=durable)
 
 
-def purge(channel: "ChannelSession", method: commands.Queue.Purge) -> None:
+def purge(channel: ChannelSession, method: commands.Queue.Purge) -> None:
     """Drop what is ready; what was delivered stays."""
     queue = channel.vhost.queue(queue_name(channel, method.queue), channel.session)
     channel.vhost.turn.flush(queue)
@@ -86,7 +83,7 @@ def purge(channel: "ChannelSession", method: commands.Queue.Purge) -> None:
     channel.reply(commands.Queue.PurgeOk(count), nowait=bool(method.nowait), durable=False)
 
 
-def delete(channel: "ChannelSession", method: commands.Queue.Delete) -> None:
+def delete(channel: ChannelSession, method: commands.Queue.Delete) -> None:
     """Remove a queue; delete-ok tells how many messages went with it."""
     count, durable = channel.vhost.delete_queue(
         queue_name(channel, method.queue),
@@ -97,7 +94,7 @@ def delete(channel: "ChannelSession", method: commands.Queue.Delete) -> None:
     channel.reply(commands.Queue.DeleteOk(count), nowait=bool(method.nowait), durable=durable)
 
 
-def queue_name(channel: "ChannelSession", name: str) -> str:
+def queue_name(channel: ChannelSession, name: str) -> str:
     """*name*, or for no name the queue that this channel declared last. Raises NotFound."""
     name = plain_name(name) or channel.last_queue_name
     if not name:

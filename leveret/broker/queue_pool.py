@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from leveret.broker.definitions import decode_arguments
+from leveret.queues.batch_cache import CacheBudget
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.declaration import QueueDeclaration
+from leveret.queues.durable_store import DurableStore
+from leveret.queues.memory_store import MemoryStore
 from leveret.queues.ready import ReadyList
-from leveret.queues.store import CacheBudget, DurableStore, MemoryStore
 from leveret.storage.log import LogOptions, SegmentLog
 from leveret.storage.metadata import QueueRow
 from leveret.storage.recovery import recover

@@ -31,6 +31,7 @@ from leveret.amqp.sasl import Credentials, MalformedResponse, parse_amqplain, pa
 from leveret.amqp.tables import Field, Table, table_of
 from leveret.amqp.tuning import Tuning
 from leveret.broker.channel_session import ChannelSession
+from leveret.broker.handlers import HANDLERS
 from leveret.broker.turn import Turn
 from leveret.broker.users import LoginRefusedReason, User
 from leveret.broker.vhost import VHost
@@ -275,7 +276,7 @@ class Session:
     def open_channel(self, number: int) -> ChannelReceiver:
         """Make the broker's side of a channel."""
         assert self.vhost is not None
-        return ChannelSession(number, self, self.vhost, self._turn)
+        return ChannelSession(number, self, self.vhost, self._turn, HANDLERS)
 
     def update_secret(self, method: Method) -> None:
         """A password does not expire: there is nothing to renew."""

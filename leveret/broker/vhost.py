@@ -17,7 +17,8 @@ from leveret.broker.routes import RouteTable
 from leveret.broker.turn import Turn
 from leveret.exchanges.binding import Binding
 from leveret.exchanges.default import DefaultExchange
-from leveret.exchanges.exchange import Destination, Exchange, check_arguments
+from leveret.exchanges.destination import Destination
+from leveret.exchanges.exchange import Exchange, check_arguments
 from leveret.exchanges.registry import PREDECLARED, create_exchange
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.consumers import Consumer

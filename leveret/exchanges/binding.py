@@ -1,15 +1,10 @@
 """Binding: a rule that leads messages from an exchange to a queue or another exchange."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from leveret.amqp.tables import Field, Table
-
-if TYPE_CHECKING:
-    from leveret.exchanges.exchange import Destination
+from leveret.exchanges.destination import Destination
 
 INTEGER_TAGS = frozenset("bBsuIilL")
 

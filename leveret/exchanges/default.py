@@ -5,7 +5,8 @@ from collections.abc import Collection, Mapping
 from leveret.amqp.errors import AccessRefused
 from leveret.amqp.tables import Table
 from leveret.exchanges.binding import Binding
-from leveret.exchanges.exchange import Destination, Exchange
+from leveret.exchanges.destination import Destination
+from leveret.exchanges.exchange import Exchange
 
 
 class DefaultExchange(Exchange):

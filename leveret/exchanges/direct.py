@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 
 from leveret.amqp.tables import Table
 from leveret.exchanges.binding import Binding
+from leveret.exchanges.destination import Destination
 from leveret.exchanges.destination_set import DestinationSet
-from leveret.exchanges.exchange import Destination, Exchange
+from leveret.exchanges.exchange import Exchange
 
 
 @dataclass(eq=False)

@@ -3,26 +3,15 @@
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator
 from dataclasses import KW_ONLY, dataclass, field
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 from leveret.amqp.errors import PreconditionFailed
 from leveret.amqp.tables import Table, type_name
 from leveret.exchanges.binding import Binding
+from leveret.exchanges.destination import Destination
 from leveret.exchanges.destination_set import DestinationSet
 
 ALTERNATE_EXCHANGE = "alternate-exchange"
-
-
-class Destination(Protocol):
-    """What a binding can lead to: a queue or an exchange.
-
-    Two destinations are the same only if they are the same object, so a class of destinations
-    leaves `__eq__` and `__hash__` as they are.
-    """
-
-    @property
-    def name(self) -> str:
-        """The name in its vhost; a queue and an exchange may share it."""
 
 
 @dataclass(eq=False)

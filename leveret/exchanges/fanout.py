@@ -3,7 +3,8 @@
 from collections.abc import Collection
 
 from leveret.amqp.tables import Table
-from leveret.exchanges.exchange import Destination, Exchange
+from leveret.exchanges.destination import Destination
+from leveret.exchanges.exchange import Exchange
 
 
 class FanoutExchange(Exchange):

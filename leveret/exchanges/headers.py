@@ -12,7 +12,8 @@ from typing import NamedTuple
 from leveret.amqp.errors import PreconditionFailed
 from leveret.amqp.tables import Field, Table, type_name
 from leveret.exchanges.binding import Binding
-from leveret.exchanges.exchange import Destination, Exchange
+from leveret.exchanges.destination import Destination
+from leveret.exchanges.exchange import Exchange
 
 X_MATCH = "x-match"
 

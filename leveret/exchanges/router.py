@@ -4,7 +4,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from leveret.amqp.tables import Table
-from leveret.exchanges.exchange import Destination, Exchange
+from leveret.exchanges.destination import Destination
+from leveret.exchanges.exchange import Exchange
 
 
 class Router:

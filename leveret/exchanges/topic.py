@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 
 from leveret.amqp.tables import Table
 from leveret.exchanges.binding import Binding
-from leveret.exchanges.exchange import Destination, Exchange
+from leveret.exchanges.destination import Destination
+from leveret.exchanges.exchange import Exchange
 from leveret.exchanges.topic_trie import TopicTrie
 
 

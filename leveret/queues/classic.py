@@ -11,8 +11,10 @@ Ready, unacked and acked together are all that was ever appended.
 
 from leveret.queues.consumers import Consumer, ConsumerList
 from leveret.queues.declaration import QueueDeclaration
+from leveret.queues.memory_store import MemoryStore
 from leveret.queues.ready import ReadyList, ReadyRange
-from leveret.queues.store import MemoryStore, MessageStore, StoppedStore
+from leveret.queues.stopped_store import StoppedStore
+from leveret.queues.store import MessageStore
 from leveret.storage.batch import Batch
 from leveret.storage.log import SegmentLog
 

@@ -25,7 +25,7 @@ from leveret.broker.broker import Broker
 from leveret.broker.queue_pool import StorageSettings
 from leveret.broker.session import Session
 from leveret.broker.turn import Turn, TurnQueue
-from leveret.queues.store import CacheBudget
+from leveret.queues.batch_cache import CacheBudget
 from leveret.server.commit_loop import CommitLoop
 from leveret.server.config import Config
 from leveret.server.transport import AmqpTransport

@@ -8,7 +8,8 @@ import pytest
 
 from leveret.amqp.tables import table_of
 from leveret.exchanges.binding import Binding
-from leveret.exchanges.exchange import Destination, Exchange
+from leveret.exchanges.destination import Destination
+from leveret.exchanges.exchange import Exchange
 
 MakeQueue: TypeAlias = Callable[[str], Destination]
 Bind: TypeAlias = Callable[..., Binding]

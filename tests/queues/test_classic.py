@@ -11,11 +11,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from leveret.amqp.errors import InternalError
+from leveret.queues.batch_cache import CacheBudget
 from leveret.queues.classic import TURN_MESSAGES, ClassicQueue
 from leveret.queues.consumers import Consumer
 from leveret.queues.declaration import QueueDeclaration
+from leveret.queues.durable_store import DurableStore
+from leveret.queues.memory_store import MemoryStore
 from leveret.queues.ready import ReadyList
-from leveret.queues.store import CacheBudget, DurableStore, MemoryStore, MessageStore
+from leveret.queues.store import MessageStore
 from leveret.storage.log import LogOptions, SegmentLog
 from tests.fakes import FakeOutlet
 

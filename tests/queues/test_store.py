@@ -9,14 +9,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from leveret.amqp.message import TRANSIENT
+from leveret.queues.batch_cache import CacheBudget
+from leveret.queues.durable_store import DurableStore
+from leveret.queues.memory_store import MemoryStore
 from leveret.queues.ready import ReadyList, ReadyRange
-from leveret.queues.store import (
-    CacheBudget,
-    DurableStore,
-    MemoryStore,
-    MessageStore,
-    StoppedStore,
-)
+from leveret.queues.stopped_store import StoppedStore
+from leveret.queues.store import MessageStore
 from leveret.storage.batch import Batch
 from leveret.storage.log import LogOptions, SegmentLog
 from leveret.storage.recovery import recover

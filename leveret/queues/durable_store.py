@@ -1,0 +1,128 @@
+"""DurableStore: the messages of a durable queue."""
+
+from leveret.amqp.message import TRANSIENT
+from leveret.queues.batch_cache import BatchCache, CacheBudget, extend_batch
+from leveret.queues.ready import ReadyRange, ranges_of
+from leveret.storage.batch import Batch
+from leveret.storage.log import SegmentLog
+from leveret.storage.state_log import State
+
+READ_BYTES = 256 * 1024
+"""One read of a backlog from the disk."""
+
+
+class DurableStore:
+    """Messages of a durable queue: in its segment log, the most recent also in memory.
+
+    The cache holds one run of offsets. While it reaches to the end of the log and has room, new
+    messages join it; otherwise they are only written, and reading comes back to them on disk.
+    """
+
+    __slots__ = ("_budget", "_cache", "_delivered", "_log", "_new", "_settled", "next_offset")
+
+    def __init__(self, log: SegmentLog, budget: CacheBudget, cursor: int) -> None:
+        self._log = log
+        self._budget = budget
+        self.next_offset = log.next_offset
+        self._cache = BatchCache(cursor)
+        self._new: list[Batch] = []
+        self._settled: list[int] = []
+        self._delivered: list[tuple[int, int]] = []
+
+    def append(
+        self, payloads: list[bytes], attributes: int, payload_length: int, now_ms: int
+    ) -> None:
+        first = self.next_offset
+        self.next_offset = first + len(payloads)
+        if self._new and extend_batch(self._new[-1], payloads, attributes, payload_length, now_ms):
+            return
+        self._new.append(Batch(first, now_ms, attributes, payloads.copy(), payload_length))
+
+    def flush(self) -> SegmentLog | None:
+        if not self._new:
+            return None
+        batches, self._new = self._new, []
+        log = self._log
+        for batch in batches:
+            log.append(batch)
+        log.flush()
+        volatile = [
+            (batch.first_offset, batch.next_offset)
+            for batch in batches
+            if batch.attributes & TRANSIENT
+        ]
+        if volatile:
+            log.mark(State.VOLATILE, volatile)
+        cache = self._cache
+        budget = self._budget
+        for batch in batches:
+            if cache.end != batch.first_offset:
+                break
+            if cache.size > budget.per_queue or budget.used > budget.limit:
+                break
+            before = cache.size
+            cache.add(batch)
+            budget.used += cache.size - before
+        return log
+
+    def read(self, wanted: ReadyRange, max_bytes: int) -> list[Batch]:
+        cache = self._cache
+        before = cache.size
+        if wanted.start < cache.start:
+            return self._read_returned(wanted, max_bytes)
+        if wanted.start != cache.start or cache.start == cache.end:
+            cache.restart(wanted.start)
+            for batch in self._log.read(wanted.start, READ_BYTES):
+                cache.add(batch)
+        batches = cache.take(wanted.stop, max_bytes)
+        self._budget.used += cache.size - before
+        return batches
+
+    def _read_returned(self, wanted: ReadyRange, max_bytes: int) -> list[Batch]:
+        """Messages that were delivered before: not in the cache any more."""
+        around = BatchCache(wanted.start)
+        for batch in self._log.read(wanted.start, min(max_bytes, READ_BYTES)):
+            around.add(batch)
+        return around.take(wanted.stop, max_bytes)
+
+    def hold(self, batch: Batch) -> None:
+        self._delivered.append((batch.first_offset, batch.next_offset))
+
+    def discard(self, batch: Batch) -> None:
+        self._settled += range(batch.first_offset, batch.next_offset)
+
+    def settle(self, offsets: list[int]) -> None:
+        self._settled += offsets
+
+    def settle_ranges(self, ranges: list[tuple[int, int]]) -> None:
+        self._log.mark(State.ACKED, ranges)
+        for start, stop in ranges:
+            if start <= self._cache.start < stop:
+                self._budget.used -= self._cache.size
+                self._cache.restart(stop)
+
+    def flush_state(self) -> SegmentLog | None:
+        if self._delivered:
+            delivered, self._delivered = self._delivered, []
+            self._log.mark(State.DELIVERED, delivered)
+        if self._settled:
+            settled, self._settled = self._settled, []
+            self._log.mark(State.ACKED, ranges_of(settled))
+        return self._log if self._log.flush_state() else None
+
+    def close(self) -> None:
+        self._forget()
+        self._log.close()
+
+    def fail(self, error: Exception) -> None:
+        self._forget()
+        self._log.fail(error)
+        self._log.close()
+
+    def delete(self) -> None:
+        self._forget()
+        self._log.delete()
+
+    def _forget(self) -> None:
+        self._budget.used -= self._cache.size
+        self._cache.restart(self.next_offset)

@@ -1,0 +1,84 @@
+"""MemoryStore: the messages of a transient queue."""
+
+from itertools import repeat
+
+from leveret.queues.batch_cache import BatchCache, extend_batch, payloads_size
+from leveret.queues.ready import ReadyRange
+from leveret.storage.batch import Batch
+
+
+class MemoryStore:
+    """Messages of a transient queue: they live as long as this process."""
+
+    __slots__ = ("_cache", "_held", "_tail", "next_offset")
+
+    def __init__(self) -> None:
+        self.next_offset = 0
+        self._cache = BatchCache(0)
+        self._tail: Batch | None = None
+        self._held: dict[int, tuple[int, int, bytes]] = {}
+
+    def append(
+        self, payloads: list[bytes], attributes: int, payload_length: int, now_ms: int
+    ) -> None:
+        first = self.next_offset
+        self.next_offset = first + len(payloads)
+        if self._tail is not None and extend_batch(
+            self._tail, payloads, attributes, payload_length, now_ms
+        ):
+            self._cache.end = self.next_offset
+            self._cache.size += payloads_size(payloads, payload_length)
+            return
+        self._tail = Batch(first, now_ms, attributes, payloads.copy(), payload_length)
+        self._cache.add(self._tail)
+
+    def read(self, wanted: ReadyRange, max_bytes: int) -> list[Batch]:
+        self._tail = None
+        if wanted.start >= self._cache.start:
+            return self._cache.take(wanted.stop, max_bytes)
+        batches = []
+        for offset in range(wanted.start, wanted.stop):
+            attributes, now_ms, payload = self._held.pop(offset)
+            batches.append(Batch(offset, now_ms, attributes, [payload], len(payload)))
+            max_bytes -= len(payload)
+            if max_bytes <= 0:
+                break
+        return batches
+
+    def hold(self, batch: Batch) -> None:
+        facts = repeat(batch.attributes), repeat(batch.timestamp_ms)
+        offsets = range(batch.first_offset, batch.next_offset)
+        self._held.update(zip(offsets, zip(*facts, batch.payloads), strict=True))  # noqa: B905
+
+    def discard(self, batch: Batch) -> None:
+        """Nothing to do: reading has removed them."""
+
+    def settle(self, offsets: list[int]) -> None:
+        forget = self._held.pop
+        for offset in offsets:
+            forget(offset, None)
+
+    def settle_ranges(self, ranges: list[tuple[int, int]]) -> None:
+        for start, stop in ranges:
+            if start >= self._cache.start:
+                self._tail = None
+                self._cache.restart(stop)
+            else:
+                self.settle(list(range(start, stop)))
+
+    def flush(self) -> None:
+        """Nothing to do: memory is where they stay, and nothing is to be synced."""
+
+    def flush_state(self) -> None:
+        """Nothing to do: nobody will ask after a restart."""
+
+    def close(self) -> None:
+        self.delete()
+
+    def fail(self, error: Exception) -> None:
+        self.delete()
+
+    def delete(self) -> None:
+        self._tail = None
+        self._cache.restart(self.next_offset)
+        self._held.clear()

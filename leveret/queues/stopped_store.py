@@ -1,0 +1,49 @@
+"""StoppedStore: what is left of a store that failed."""
+
+from collections.abc import Callable
+
+from leveret.amqp.errors import InternalError
+from leveret.queues.ready import ReadyRange
+from leveret.storage.batch import Batch
+
+
+class StoppedStore:
+    """In the place of a store that failed: it has nothing and takes nothing.
+
+    *delete* removes what the failed one left on disk.
+    """
+
+    __slots__ = ("_delete", "_reason", "next_offset")
+
+    def __init__(self, reason: str, next_offset: int, delete: Callable[[], None]) -> None:
+        self.next_offset = next_offset
+        self._reason = reason
+        self._delete = delete
+
+    def append(
+        self, payloads: list[bytes], attributes: int, payload_length: int, now_ms: int
+    ) -> None:
+        raise InternalError(self._reason)
+
+    def read(self, wanted: ReadyRange, max_bytes: int) -> list[Batch]:
+        raise InternalError(self._reason)
+
+    def hold(self, batch: Batch) -> None:
+        """Nothing to do, here and below: there are no messages."""
+
+    def discard(self, batch: Batch) -> None: ...
+
+    def settle(self, offsets: list[int]) -> None: ...
+
+    def settle_ranges(self, ranges: list[tuple[int, int]]) -> None: ...
+
+    def flush(self) -> None: ...
+
+    def flush_state(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def fail(self, error: Exception) -> None: ...
+
+    def delete(self) -> None:
+        self._delete()
