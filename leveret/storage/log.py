@@ -197,8 +197,9 @@ class SegmentLog:
             raise LogFailed(self._failure)
         for state, ranges in self._marks.items():
             if ranges:
-                self._mark_segments(state, merge_intervals(iter(sorted(ranges))))
-                ranges.clear()
+                merged = ranges if len(ranges) == 1 else merge_intervals(iter(sorted(ranges)))
+                self._mark_segments(state, merged)
+                self._marks[state] = []
         if self._touched:
             try:
                 self._write_states()
@@ -337,7 +338,12 @@ class SegmentLog:
 
     def _mark_segments(self, state: State, ranges: list[tuple[int, int]]) -> None:
         first, end = ranges[0][0], ranges[-1][1]
-        assert end <= self._active.next_offset, "flush comes before flush_state"
+        active = self._active
+        assert end <= active.next_offset, "flush comes before flush_state"
+        if first >= active.base_offset:
+            active.mark(state, ranges)
+            self._touched[active] = None
+            return
         at = max(bisect_right(self._segments, first, key=_BASE_OFFSET) - 1, 0)
         for segment in islice(self._segments, at, None):
             if segment.base_offset >= end:

@@ -38,6 +38,9 @@ Entry = tuple[int, int, int]
 
 def encode_entries(entries: Sequence[Entry]) -> bytes:
     """Return the bytes of *entries*, without a file header."""
+    if len(entries) == 1:
+        body = _BODY.pack(*entries[0])
+        return body + _CHECKSUM.pack(crc32(body))
     bodies = [_BODY.pack(*entry) for entry in entries]
     checksums = map(_CHECKSUM.pack, map(crc32, bodies))
     return b"".join(chain.from_iterable(zip(bodies, checksums, strict=True)))
