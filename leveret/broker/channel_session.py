@@ -53,6 +53,7 @@ class ChannelSession:
         "_turn",
         "confirms",
         "consumers",
+        "fetched",
         "flow_active",
         "last_queue_name",
         "number",
@@ -83,6 +84,7 @@ class ChannelSession:
         self._prefixes: dict[tuple[str, int], bytes] = {}
         self.consumers: dict[str, tuple[Consumer, ClassicQueue, Holder]] = {}
         self.unacked = UnackedLedger()
+        self.fetched = 0  # those of `unacked` that came by basic.get, which no prefetch limits
         self.confirms: ConfirmTracker | None = None
         self.transaction: Transaction | None = None
         self.prefetch = 0
@@ -206,7 +208,7 @@ class ChannelSession:
         if not self.session.has_room or not self.flow_active:
             return 0
         if self.shared_prefetch:
-            return self.shared_prefetch - len(self.unacked)
+            return self.shared_prefetch - len(self.unacked) + self.fetched
         return UNLIMITED
 
     @property
@@ -284,19 +286,29 @@ class ChannelSession:
         queue, consumer = holder
         if consumer is not None:
             consumer.unacked -= len(offsets)
-        if self.vhost.queues.get(queue.name) is not queue:
+        else:
+            self.fetched -= len(offsets)
+        if self.shared_prefetch:
+            self.wake_consumers()
+        if queue.stopped or self.vhost.queues.get(queue.name) is not queue:
             return  # deleted meanwhile: its deliveries may still be settled, to no effect
         if requeue:
             queue.requeue(offsets)
         else:
             queue.settle(offsets)
         self._turn.touch(queue)
-        if self.shared_prefetch:
-            self.wake_consumers()
 
     def requeue_all(self) -> None:
-        """Everything outstanding becomes ready again, at its old place."""
-        self._settle_all(self.unacked.take_all(), requeue=True)
+        """Everything outstanding becomes ready again, at its old place.
+
+        What a transaction has settled is not outstanding; a rollback makes it so again.
+        """
+        transaction = self.transaction
+        tags = self.unacked.covered(0, multiple=True)
+        if transaction is not None:
+            tags = [tag for tag in tags if not transaction.has_settled(tag)]
+        for holder, offsets in self.unacked.take(tags):
+            self._settle(holder, offsets, requeue=True)
 
     def wake_consumers(self) -> None:
         """Look again at the queues of this channel's consumers."""

@@ -83,6 +83,7 @@ def get(channel: ChannelSession, method: commands.Basic.Get) -> None:
     tag = channel.unacked.issue(1)
     if not no_ack:
         channel.unacked.add(tag, Holder(queue, None), [batch.first_offset])
+        channel.fetched += 1
     length = head_length(batch.attributes)
     channel.session.send(encode_get_ok(channel.number, tag, message, length, queue.ready.count))
     channel.vhost.turn.touch(queue)

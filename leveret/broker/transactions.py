@@ -50,6 +50,10 @@ class Transaction:
         ]
         self._settled.update(tags)
 
+    def has_settled(self, tag: int) -> bool:
+        """Is a settlement of *tag* held?"""
+        return tag in self._settled
+
     def take(self) -> tuple[list[HeldPublish], list[HeldSettlement]]:
         """Begin anew; answers what was held."""
         held = self.publishes, self.settlements

@@ -1,0 +1,120 @@
+"""A client on the other side of a `Session`, without a socket."""
+
+import struct
+from dataclasses import dataclass, field
+from typing import TypeVar, cast
+
+from pamqp import body, commands, frame, header
+from pamqp.base import Frame as Method
+
+from leveret.amqp.properties import FactsReader
+from leveret.amqp.publish_shape import ShapeBook
+from leveret.amqp.tuning import Tuning
+from leveret.broker.session import Session
+from tests.broker.world import World
+
+Answer = TypeVar("Answer", bound=Method)
+
+_FRAME = struct.Struct(">BHI")
+
+
+@dataclass(slots=True)
+class Received:
+    """A method with the body of its content, if it has any."""
+
+    channel: int
+    method: Method
+    body: bytes = b""
+
+
+@dataclass(eq=False)
+class FakeTransport:
+    """A socket that keeps what it is given (`Transport`)."""
+
+    written: bytearray = field(default_factory=bytearray)
+    is_finished: bool = False
+
+    def write(self, data: bytes | bytearray) -> None:
+        self.written += data
+
+    def released(self) -> None:
+        """It reads on by itself."""
+
+    def finish(self, linger_s: float) -> None:
+        self.is_finished = True
+
+
+class Peer:
+    """One connection, opened."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.transport = FakeTransport()
+        self.session = Session(
+            self.transport,
+            world.broker,
+            world.turn,
+            tuning=Tuning(2047, 131072, 60),
+            facts_reader=FactsReader(),
+            shapes=ShapeBook(),
+            max_message_size=1 << 20,
+            peer="test",
+            is_loopback=True,
+        )
+        self._feed(b"AMQP\x00\x00\x09\x01")
+        capabilities = {"capabilities": {"consumer_cancel_notify": True}}
+        self.send(0, commands.Connection.StartOk(capabilities, "PLAIN", "\0guest\0guest", "en_US"))
+        self.send(0, commands.Connection.TuneOk(2047, 131072, 0), commands.Connection.Open("/"))
+        assert isinstance(self.receive()[-1].method, commands.Connection.OpenOk)
+
+    def _feed(self, data: bytes) -> None:
+        self.session.receive_data(data)
+        self._world.run()
+
+    def send(self, channel: int, *methods: Method) -> None:
+        self._feed(b"".join(frame.marshal(method, channel) for method in methods))
+
+    def publish(
+        self,
+        channel: int,
+        routing_key: str,
+        *bodies: bytes,
+        exchange: str = "",
+        persistent: bool = True,
+        mandatory: bool = False,
+    ) -> None:
+        """Publish all *bodies* in one chunk."""
+        properties = commands.Basic.Properties(delivery_mode=2 if persistent else 1)
+        publish = commands.Basic.Publish(
+            exchange=exchange, routing_key=routing_key, mandatory=mandatory
+        )
+        chunk = b""
+        for content in bodies:
+            chunk += frame.marshal(publish, channel)
+            chunk += frame.marshal(header.ContentHeader(0, len(content), properties), channel)
+            chunk += frame.marshal(body.ContentBody(content), channel)
+        self._feed(chunk)
+
+    def call(self, channel: int, method: Method, answer: type[Answer]) -> Answer:
+        """Send a method; its answer is all that comes."""
+        self.send(channel, method)
+        (received,) = self.receive()
+        assert isinstance(received.method, answer), received
+        return received.method
+
+    def receive(self) -> list[Received]:
+        """Everything that has come since this was last asked."""
+        data = bytes(self.transport.written)
+        self.transport.written.clear()
+        received: list[Received] = []
+        position = 0
+        while position < len(data):
+            kind, channel, size = _FRAME.unpack_from(data, position)
+            stop = position + 8 + size
+            if kind == 1:
+                method = cast("Method", frame.unmarshal(data[position:stop])[2])
+                received.append(Received(channel, method))
+            elif kind == 3:
+                received[-1].body += data[position + 7 : stop - 1]
+            position = stop
+        return received
