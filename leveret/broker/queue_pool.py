@@ -17,6 +17,7 @@ from leveret.queues.declaration import QueueDeclaration
 from leveret.queues.durable_store import DurableStore
 from leveret.queues.memory_store import MemoryStore
 from leveret.queues.ready import ReadyList
+from leveret.storage.files import Sweep, sweep_now
 from leveret.storage.log import LogOptions, SegmentLog
 from leveret.storage.metadata import QueueRow
 from leveret.storage.recovery import recover
@@ -31,6 +32,7 @@ class StorageSettings:
     log_options: LogOptions
     budget: CacheBudget
     clock_ms: Callable[[], int]
+    sweep: Sweep = sweep_now
 
 
 class QueuePool:
@@ -51,7 +53,9 @@ class QueuePool:
             return ClassicQueue(declaration, MemoryStore(), ReadyList(0), owner=owner)
         queue_id = self._next_id()
         settings = self._settings
-        log = SegmentLog(self._path(queue_id), settings.log_options, settings.clock_ms)
+        log = SegmentLog(
+            self._path(queue_id), settings.log_options, settings.clock_ms, sweep=settings.sweep
+        )
         store = DurableStore(log, settings.budget, log.next_offset)
         return ClassicQueue(declaration, store, ReadyList(log.next_offset), queue_id=queue_id)
 
@@ -61,7 +65,9 @@ class QueuePool:
         Raises OSError, StorageError.
         """
         settings = self._settings
-        log, found = recover(self._path(row.id), settings.log_options, settings.clock_ms)
+        log, found = recover(
+            self._path(row.id), settings.log_options, settings.clock_ms, sweep=settings.sweep
+        )
         for line in found.report:
             logger.warning("recovered: queue=%s: %s", row.name, line)
         ready = ReadyList(log.next_offset)
@@ -72,7 +78,9 @@ class QueuePool:
     def unopened(self, row: QueueRow) -> ClassicQueue:
         """The queue of *row* without its messages, for one that cannot be restored."""
         settings = self._settings
-        log = SegmentLog(self._path(row.id), settings.log_options, settings.clock_ms)
+        log = SegmentLog(
+            self._path(row.id), settings.log_options, settings.clock_ms, sweep=settings.sweep
+        )
         store = DurableStore(log, settings.budget, log.next_offset)
         return ClassicQueue(_declaration(row), store, ReadyList(log.next_offset), queue_id=row.id)
 

@@ -28,6 +28,7 @@ from leveret.broker.turn import Turn, TurnQueue
 from leveret.queues.batch_cache import CacheBudget
 from leveret.server.commit_loop import CommitLoop
 from leveret.server.config import Config
+from leveret.server.sweeper import Sweeper
 from leveret.server.transport import AmqpTransport
 from leveret.storage.committer import Committer, SyncPolicy
 from leveret.storage.data_directory import DataDirectoryError, DirectoryLock, check_format
@@ -90,12 +91,14 @@ class Server:
             wake_committer=self._wake_committer,
             on_failure=self._queue_failed,
         )
+        self._sweeper = Sweeper()
         settings = StorageSettings(
             LogOptions(
                 segment_bytes=config.segment_bytes, segment_age_ms=config.segment_age_s * 1000
             ),
             CacheBudget(config.cache_bytes, config.cache_bytes_per_queue),
             _now_ms,
+            self._sweeper.sweep,
         )
         self.broker = Broker(config.data_dir, settings, self._committer, self._turn)
         self._commits = CommitLoop(
@@ -112,6 +115,7 @@ class Server:
         config = self._config
         self.broker.open(self._metadata.load())
         self._commits.start()
+        self._sweeper.start()
         try:
             self._turn.wait_for_commit()
             loop = asyncio.get_running_loop()
@@ -142,6 +146,7 @@ class Server:
             self._commits.stop()
             self.broker.close()
             self._metadata.close()
+            self._sweeper.stop()
 
     def _accept(self) -> AmqpTransport:
         return AmqpTransport(self._make_session, self._connections, self._turn, _now_ms)

@@ -7,7 +7,7 @@ Every file of a log begins with 8 bytes, big endian:
 import contextlib
 import os
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from leveret.storage.errors import UnsupportedFormat
@@ -92,10 +92,23 @@ class LogFile:
 
     def delete(self) -> None:
         """Close and remove the file."""
-        self.close()
-        self.path.unlink(missing_ok=True)
+        descriptor = self.remove()
+        if descriptor is not None:
+            os.close(descriptor)
+
+    def remove(self) -> int | None:
+        """Remove the file; return the last descriptor of it, or None if there was no file.
+
+        Removing is quick. What takes time with a large file is that its blocks are given back,
+        which happens when the descriptor is closed: the caller chooses where.
+        """
+        descriptor: int | None = None
+        if self._fd >= 0 or self.path.exists():
+            descriptor, self._fd = self._descriptor(), -1
+            self.path.unlink(missing_ok=True)
         self.size = 0
         self.dirty = False
+        return descriptor
 
     def _descriptor(self) -> int:
         if self._fd < 0:
@@ -111,6 +124,15 @@ def _write_all(fd: int, chunks: Sequence[bytes | bytearray], position: int) -> i
         while rest:
             rest = rest[os.pwrite(fd, rest, position + total - len(rest)) :]
     return total
+
+
+Sweep = Callable[[Callable[[], None]], None]
+"""Does what gives disk space back, which may take long, at a place where nobody waits for it."""
+
+
+def sweep_now(work: Callable[[], None]) -> None:
+    """The sweep of those who have the time."""
+    work()
 
 
 def make_directory(directory: Path) -> list[Path]:

@@ -8,13 +8,14 @@ import shutil
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from operator import attrgetter
 from pathlib import Path
 
 from leveret.storage.batch import Batch
 from leveret.storage.errors import LogFailed, OffsetOutOfRange
-from leveret.storage.files import HEADER_SIZE, make_directory
+from leveret.storage.files import HEADER_SIZE, Sweep, make_directory, sweep_now
 from leveret.storage.offset_set import clip_intervals, merge_intervals
 from leveret.storage.record import encode_batch, records_within, split_batch
 from leveret.storage.segment import Segment
@@ -58,7 +59,8 @@ class SegmentLog:
     """An append-only log in *directory*, which `flush` creates when there is something to write.
 
     *clock_ms* returns the time in milliseconds that record timestamps are taken from.
-    *segments* are the ones that recovery found; the last is the active one.
+    *segments* are the ones that recovery found; the last is the active one. *sweep* gives back the
+    space of what is deleted.
     """
 
     def __init__(
@@ -67,10 +69,13 @@ class SegmentLog:
         options: LogOptions,
         clock_ms: Callable[[], int],
         segments: Iterable[Segment] = (),
+        *,
+        sweep: Sweep = sweep_now,
     ) -> None:
         self.directory = directory
         self._options = options
         self._clock_ms = clock_ms
+        self._sweep = sweep
         self._segments = list(segments) or [Segment(directory, 0, options.index_interval_bytes)]
         self._active = self._segments[-1]
         self._next_offset = self._active.next_offset
@@ -256,7 +261,7 @@ class SegmentLog:
                 segment.close()
 
     def delete(self) -> None:
-        """Close the files and remove the directory with all that is in it."""
+        """Close the files and have the directory removed with all that is in it."""
         for segment in self._segments:
             segment.close()
         self._failure = f"{self.directory}: deleted"
@@ -265,7 +270,7 @@ class SegmentLog:
         self._changed_directories.clear()
         self._has_deleted = False
         if self.directory.exists():
-            shutil.rmtree(self.directory)
+            self._sweep(partial(shutil.rmtree, self.directory))
 
     def _write_batches(self) -> int:
         self._write_index(lot_only=True)
@@ -370,7 +375,7 @@ class SegmentLog:
         self._unsynced_states.pop(segment, None)
         if segment is self._reading:
             self._reading = self._active
-        segment.delete()
+        segment.delete(self._sweep)
         self._has_deleted = True
 
     def _close_sealed(self, include_state: bool) -> None:

@@ -14,7 +14,14 @@ from itertools import zip_longest
 from pathlib import Path
 
 from leveret.storage.errors import CorruptRecord, DamagedIndex
-from leveret.storage.files import HEADER_SIZE, check_header, file_header, replace_file
+from leveret.storage.files import (
+    HEADER_SIZE,
+    Sweep,
+    check_header,
+    file_header,
+    replace_file,
+    sweep_now,
+)
 from leveret.storage.log import LogOptions, SegmentLog
 from leveret.storage.offset_set import merge_intervals
 from leveret.storage.record import RECORD_HEADER_SIZE, record_timestamp_ms
@@ -48,7 +55,11 @@ class Recovered:
 
 
 def recover(
-    directory: Path, options: LogOptions, clock_ms: Callable[[], int]
+    directory: Path,
+    options: LogOptions,
+    clock_ms: Callable[[], int],
+    *,
+    sweep: Sweep = sweep_now,
 ) -> tuple[SegmentLog, Recovered]:
     """Open the log in *directory*, which need not exist.
 
@@ -65,12 +76,12 @@ def recover(
             _recover_records(segment, following, recovered.report)
             _recover_states(segment, recovered)
             if segment.is_spent:
-                segment.delete()
+                segment.delete(sweep)
             else:
                 segments.append(segment)
         on_error.pop_all()
     recovered.ready = merge_intervals(iter(recovered.ready))
-    log = SegmentLog(directory, options, clock_ms, segments)
+    log = SegmentLog(directory, options, clock_ms, segments, sweep=sweep)
     recovered.next_offset = log.next_offset
     return log, recovered
 

@@ -6,12 +6,14 @@ Files, named by the offset of the first record in 20 digits:
     .state      what became of the records (see state_log.py)
 """
 
+import os
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from leveret.storage.batch import Batch
 from leveret.storage.errors import CorruptRecord
-from leveret.storage.files import HEADER_SIZE, LogFile
+from leveret.storage.files import HEADER_SIZE, LogFile, Sweep, sweep_now
 from leveret.storage.offset_index import OffsetIndex
 from leveret.storage.offset_set import OffsetSet
 from leveret.storage.record import RECORD_HEADER_SIZE, read_batches, record_size, skip_records
@@ -196,13 +198,15 @@ class Segment:
         self.log.close()
         self.state.close()
 
-    def delete(self) -> None:
-        """Remove the files.
+    def delete(self, sweep: Sweep = sweep_now) -> None:
+        """Remove the files; *sweep* gives the space of the log back.
 
         The log goes first: recovery removes what is left of the others, whereas a log without
         its states would come back as ready.
         """
-        self.log.delete()
+        descriptor = self.log.remove()
+        if descriptor is not None:
+            sweep(partial(os.close, descriptor))
         self.state.delete()
         self.index.delete()
         self.times.delete()
