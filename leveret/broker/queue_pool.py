@@ -17,7 +17,7 @@ from leveret.queues.declaration import QueueDeclaration
 from leveret.queues.durable_store import DurableStore
 from leveret.queues.memory_store import MemoryStore
 from leveret.queues.ready import ReadyList
-from leveret.storage.files import Sweep, sweep_now
+from leveret.storage.disk_space import DiskSpace
 from leveret.storage.log import LogOptions, SegmentLog
 from leveret.storage.metadata import QueueRow
 from leveret.storage.recovery import recover
@@ -32,7 +32,7 @@ class StorageSettings:
     log_options: LogOptions
     budget: CacheBudget
     clock_ms: Callable[[], int]
-    sweep: Sweep = sweep_now
+    space: DiskSpace
 
 
 class QueuePool:
@@ -54,7 +54,7 @@ class QueuePool:
         queue_id = self._next_id()
         settings = self._settings
         log = SegmentLog(
-            self._path(queue_id), settings.log_options, settings.clock_ms, sweep=settings.sweep
+            self._path(queue_id), settings.log_options, settings.clock_ms, space=settings.space
         )
         store = DurableStore(log, settings.budget, log.next_offset)
         return ClassicQueue(declaration, store, ReadyList(log.next_offset), queue_id=queue_id)
@@ -66,7 +66,7 @@ class QueuePool:
         """
         settings = self._settings
         log, found = recover(
-            self._path(row.id), settings.log_options, settings.clock_ms, sweep=settings.sweep
+            self._path(row.id), settings.log_options, settings.clock_ms, space=settings.space
         )
         for line in found.report:
             logger.warning("recovered: queue=%s: %s", row.name, line)
@@ -79,7 +79,7 @@ class QueuePool:
         """The queue of *row* without its messages, for one that cannot be restored."""
         settings = self._settings
         log = SegmentLog(
-            self._path(row.id), settings.log_options, settings.clock_ms, sweep=settings.sweep
+            self._path(row.id), settings.log_options, settings.clock_ms, space=settings.space
         )
         store = DurableStore(log, settings.budget, log.next_offset)
         return ClassicQueue(_declaration(row), store, ReadyList(log.next_offset), queue_id=row.id)

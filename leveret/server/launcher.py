@@ -32,6 +32,7 @@ from leveret.server.sweeper import Sweeper
 from leveret.server.transport import AmqpTransport
 from leveret.storage.committer import Committer, SyncPolicy
 from leveret.storage.data_directory import DataDirectoryError, DirectoryLock, check_format
+from leveret.storage.disk_space import DiskSpace
 from leveret.storage.errors import StorageError
 from leveret.storage.log import LogOptions
 from leveret.storage.metadata import MetadataStore
@@ -40,6 +41,8 @@ logger = logging.getLogger(__name__)
 
 BACKLOG = 4096
 TICK_S = 1.0
+SPARE_FILES = 4
+"""Queues that may keep the file of a spent segment for their next one."""
 CLOSE_TIMEOUT_S = 2.0
 """How long a stopping broker waits for its clients to answer its close."""
 
@@ -92,13 +95,14 @@ class Server:
             on_failure=self._queue_failed,
         )
         self._sweeper = Sweeper()
+        self._space = DiskSpace(self._sweeper.sweep, spares=SPARE_FILES)
         settings = StorageSettings(
             LogOptions(
                 segment_bytes=config.segment_bytes, segment_age_ms=config.segment_age_s * 1000
             ),
             CacheBudget(config.cache_bytes, config.cache_bytes_per_queue),
             _now_ms,
-            self._sweeper.sweep,
+            self._space,
         )
         self.broker = Broker(config.data_dir, settings, self._committer, self._turn)
         self._commits = CommitLoop(
@@ -176,6 +180,7 @@ class Server:
             now = time.monotonic()
             for connection in list(self._connections):
                 connection.tick(now, self._config.handshake_timeout_s)
+            self._space.expire(_now_ms())
 
     async def _sync(self) -> None:
         """Sync what nobody waits for: states, and unless confirms do wait, messages."""

@@ -7,7 +7,7 @@ Every file of a log begins with 8 bytes, big endian:
 import contextlib
 import os
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from leveret.storage.errors import UnsupportedFormat
@@ -34,10 +34,11 @@ class LogFile:
     """An append-only file with a header, opened when first needed.
 
     `size` is the length in bytes that is known to be good, 0 before the first append.
-    `dirty` says that bytes were written that no sync has been asked for.
+    `dirty` says that bytes were written that no sync has been asked for. A file that is used again
+    holds old bytes behind `size` until it is trimmed.
     """
 
-    __slots__ = ("_fd", "dirty", "magic", "path", "size")
+    __slots__ = ("_fd", "_is_reused", "dirty", "magic", "path", "size")
 
     def __init__(self, path: Path, magic: bytes, size: int = 0) -> None:
         self.path = path
@@ -45,6 +46,7 @@ class LogFile:
         self.size = size
         self.dirty = False
         self._fd = -1
+        self._is_reused = False
 
     @property
     def is_open(self) -> bool:
@@ -78,6 +80,26 @@ class LogFile:
         os.ftruncate(self._descriptor(), size)
         self.size = size
         self.dirty = True
+
+    def set_aside(self, path: Path) -> "LogFile":
+        """Move the file to *path*, out of use; return it. Raises OSError."""
+        spare = LogFile(path, self.magic)
+        spare._fd = self._descriptor()
+        self.path.rename(path)
+        self._fd = -1
+        return spare
+
+    def reuse(self, spare: "LogFile") -> None:
+        """Write over the file that was set aside, from its beginning on. Raises OSError."""
+        spare.path.rename(self.path)
+        self._fd, spare._fd = spare._descriptor(), -1
+        self._is_reused = True
+
+    def trim(self) -> None:
+        """Cut off the old bytes of a file that is used again. Raises OSError."""
+        if self._is_reused:
+            self.truncate(self.size)
+            self._is_reused = False
 
     def take_handle(self) -> int:
         """Return a descriptor of the caller's own for syncing what was written so far."""
@@ -124,15 +146,6 @@ def _write_all(fd: int, chunks: Sequence[bytes | bytearray], position: int) -> i
         while rest:
             rest = rest[os.pwrite(fd, rest, position + total - len(rest)) :]
     return total
-
-
-Sweep = Callable[[Callable[[], None]], None]
-"""Does what gives disk space back, which may take long, at a place where nobody waits for it."""
-
-
-def sweep_now(work: Callable[[], None]) -> None:
-    """The sweep of those who have the time."""
-    work()
 
 
 def make_directory(directory: Path) -> list[Path]:

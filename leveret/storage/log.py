@@ -4,6 +4,7 @@ Appends and marks are collected and written once per turn by `flush` and `flush_
 runs in the loop's thread but `SyncWork.run`.
 """
 
+import os
 import shutil
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
@@ -14,13 +15,17 @@ from operator import attrgetter
 from pathlib import Path
 
 from leveret.storage.batch import Batch
+from leveret.storage.disk_space import DiskSpace
 from leveret.storage.errors import LogFailed, OffsetOutOfRange
-from leveret.storage.files import HEADER_SIZE, Sweep, make_directory, sweep_now
+from leveret.storage.files import HEADER_SIZE, LogFile, make_directory, sync_directory
 from leveret.storage.offset_set import clip_intervals, merge_intervals
 from leveret.storage.record import encode_batch, records_within, split_batch
 from leveret.storage.segment import Segment
 from leveret.storage.state_log import State
 from leveret.storage.sync_work import SyncWork
+
+SPARE_NAME = "spare"
+"""The file of a spent segment, kept to be written over."""
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -59,8 +64,8 @@ class SegmentLog:
     """An append-only log in *directory*, which `flush` creates when there is something to write.
 
     *clock_ms* returns the time in milliseconds that record timestamps are taken from.
-    *segments* are the ones that recovery found; the last is the active one. *sweep* gives back the
-    space of what is deleted.
+    *segments* are the ones that recovery found; the last is the active one. *space* is
+    where the files of deleted segments go.
     """
 
     def __init__(
@@ -70,12 +75,14 @@ class SegmentLog:
         clock_ms: Callable[[], int],
         segments: Iterable[Segment] = (),
         *,
-        sweep: Sweep = sweep_now,
+        space: DiskSpace | None = None,
     ) -> None:
         self.directory = directory
         self._options = options
         self._clock_ms = clock_ms
-        self._sweep = sweep
+        self._space = space or DiskSpace()
+        self._spare: LogFile | None = None
+        self._ready_spare: LogFile | None = None
         self._segments = list(segments) or [Segment(directory, 0, options.index_interval_bytes)]
         self._active = self._segments[-1]
         self._next_offset = self._active.next_offset
@@ -256,12 +263,15 @@ class SegmentLog:
                 self.flush()
                 self.flush_state()
                 self._write_index(lot_only=False)
+                self._active.log.trim()
         finally:
+            self.drop_spare()
             for segment in self._segments:
                 segment.close()
 
     def delete(self) -> None:
         """Close the files and have the directory removed with all that is in it."""
+        self.drop_spare()
         for segment in self._segments:
             segment.close()
         self._failure = f"{self.directory}: deleted"
@@ -270,7 +280,7 @@ class SegmentLog:
         self._changed_directories.clear()
         self._has_deleted = False
         if self.directory.exists():
-            self._sweep(partial(shutil.rmtree, self.directory))
+            self._space.sweep(partial(shutil.rmtree, self.directory))
 
     def _write_batches(self) -> int:
         self._write_index(lot_only=True)
@@ -332,6 +342,11 @@ class SegmentLog:
         options = self._options
         self._active = Segment(self.directory, sealed.next_offset, options.index_interval_bytes)
         self._segments.append(self._active)
+        spare = self._spare
+        if spare is not None and spare is self._ready_spare:
+            self._active.log.reuse(spare)
+            self._spare = self._ready_spare = None
+            self._space.spare_gone(self)
 
     def _write_index(self, *, lot_only: bool) -> None:
         """Write the index entries of the active segment whose records are durable by now."""
@@ -375,8 +390,28 @@ class SegmentLog:
         self._unsynced_states.pop(segment, None)
         if segment is self._reading:
             self._reading = self._active
-        segment.delete(self._sweep)
+        space = self._space
+        is_large = segment.size >= self._options.segment_bytes // 2
+        if is_large and space.admits_spare(self, self._clock_ms()):
+            self._spare = segment.set_aside(self.directory / SPARE_NAME, space.sweep)
+            space.sweep(partial(self._shelve, self._spare))
+        else:
+            segment.delete(space.sweep)
         self._has_deleted = True
+
+    def _shelve(self, spare: LogFile) -> None:
+        # Written over while a power failure could still bring its old name back, the file would
+        # be a segment full of damage. May run in another thread.
+        sync_directory(self.directory)
+        self._ready_spare = spare
+
+    def drop_spare(self) -> None:
+        """Give back the file of a spent segment that was kept for the next one."""
+        spare, self._spare = self._spare, None
+        self._space.spare_gone(self)
+        descriptor = spare.remove() if spare is not None else None
+        if descriptor is not None:
+            self._space.sweep(partial(os.close, descriptor))
 
     def _close_sealed(self, include_state: bool) -> None:
         """A log with many closed segments must not hold descriptors for each."""

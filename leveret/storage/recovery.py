@@ -13,16 +13,15 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
 
+from leveret.storage.disk_space import DiskSpace
 from leveret.storage.errors import CorruptRecord, DamagedIndex
 from leveret.storage.files import (
     HEADER_SIZE,
-    Sweep,
     check_header,
     file_header,
     replace_file,
-    sweep_now,
 )
-from leveret.storage.log import LogOptions, SegmentLog
+from leveret.storage.log import SPARE_NAME, LogOptions, SegmentLog
 from leveret.storage.offset_set import merge_intervals
 from leveret.storage.record import RECORD_HEADER_SIZE, record_timestamp_ms
 from leveret.storage.segment import LOG_MAGIC, LOG_SUFFIX, SUFFIXES, Segment
@@ -59,7 +58,7 @@ def recover(
     options: LogOptions,
     clock_ms: Callable[[], int],
     *,
-    sweep: Sweep = sweep_now,
+    space: DiskSpace | None = None,
 ) -> tuple[SegmentLog, Recovered]:
     """Open the log in *directory*, which need not exist.
 
@@ -76,12 +75,12 @@ def recover(
             _recover_records(segment, following, recovered.report)
             _recover_states(segment, recovered)
             if segment.is_spent:
-                segment.delete(sweep)
+                segment.delete()
             else:
                 segments.append(segment)
         on_error.pop_all()
     recovered.ready = merge_intervals(iter(recovered.ready))
-    log = SegmentLog(directory, options, clock_ms, segments, sweep=sweep)
+    log = SegmentLog(directory, options, clock_ms, segments, space=space)
     recovered.next_offset = log.next_offset
     return log, recovered
 
@@ -90,6 +89,7 @@ def _list_bases(directory: Path) -> list[int]:
     """Return the base offsets of the segments; remove files that a crash left without a log."""
     if not directory.exists():
         return []
+    (directory / SPARE_NAME).unlink(missing_ok=True)
     names = {path.name for path in directory.iterdir()}
     for name in sorted(names):
         match = _FILE_NAME.fullmatch(name)
@@ -159,7 +159,9 @@ def _scan_tail(segment: Segment, may_cut: bool, report: list[str]) -> None:
         path, offset = segment.log.path, segment.next_offset
         if not may_cut:
             raise CorruptRecord(path, position, offset, "a good record in a closed segment")
-        report.append(f"{path}: cut {size - position} bytes of a torn tail at offset {offset}")
+        report.append(
+            f"{path}: cut {size - position} bytes behind the last good record, at offset {offset}"
+        )
         segment.log.truncate(position)
     # What was read may not have been synced yet.
     segment.log.dirty |= position > start

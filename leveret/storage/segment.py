@@ -12,8 +12,9 @@ from functools import partial
 from pathlib import Path
 
 from leveret.storage.batch import Batch
+from leveret.storage.disk_space import Sweep, sweep_now
 from leveret.storage.errors import CorruptRecord
-from leveret.storage.files import HEADER_SIZE, LogFile, Sweep, sweep_now
+from leveret.storage.files import HEADER_SIZE, LogFile
 from leveret.storage.offset_index import OffsetIndex
 from leveret.storage.offset_set import OffsetSet
 from leveret.storage.record import RECORD_HEADER_SIZE, read_batches, record_size, skip_records
@@ -150,6 +151,7 @@ class Segment:
         self.index.append(self.next_offset - self.base_offset, self.size)
         self.index.write(len(self.index))
         self.times.write(len(self.times))
+        self.log.trim()
         self.is_sealed = True
 
     def adopt_end(self) -> bool:
@@ -199,17 +201,30 @@ class Segment:
         self.state.close()
 
     def delete(self, sweep: Sweep = sweep_now) -> None:
-        """Remove the files; *sweep* gives the space of the log back.
+        """Remove the files; *sweep* gives their space back.
 
         The log goes first: recovery removes what is left of the others, whereas a log without
         its states would come back as ready.
         """
-        descriptor = self.log.remove()
-        if descriptor is not None:
-            sweep(partial(os.close, descriptor))
-        self.state.delete()
+        self._remove(self.log, sweep)
+        self._remove_rest(sweep)
+
+    def set_aside(self, path: Path, sweep: Sweep) -> LogFile:
+        """Remove the files but the log's, which is moved to *path*. Raises OSError."""
+        spare = self.log.set_aside(path)
+        self._remove_rest(sweep)
+        return spare
+
+    def _remove_rest(self, sweep: Sweep) -> None:
+        self._remove(self.state, sweep)
         self.index.delete()
         self.times.delete()
+
+    @staticmethod
+    def _remove(file: LogFile, sweep: Sweep) -> None:
+        descriptor = file.remove()
+        if descriptor is not None:
+            sweep(partial(os.close, descriptor))
 
     def _add_to_index(self, batch: Batch, position: int) -> None:
         if position - self._indexed_position >= self._index_interval_bytes:

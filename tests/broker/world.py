@@ -8,6 +8,7 @@ from leveret.broker.turn import Turn
 from leveret.broker.vhost import VHost
 from leveret.queues.batch_cache import CacheBudget
 from leveret.storage.committer import Committer, SyncPolicy
+from leveret.storage.disk_space import DiskSpace
 from leveret.storage.log import LogOptions
 from leveret.storage.metadata import MetadataStore
 from tests.fakes import FakeLoop
@@ -31,7 +32,9 @@ class World:
             wake_committer=lambda: self.loop.call_soon(self._commit),
             on_failure=lambda queue, error: self.broker.queue_failed(queue, error),
         )
-        settings = StorageSettings(LogOptions(segment_bytes=4096), self.budget, lambda: 0)
+        settings = StorageSettings(
+            LogOptions(segment_bytes=4096), self.budget, lambda: 0, DiskSpace()
+        )
         self.broker = Broker(self.directory, settings, self.committer, self.turn)
         self.broker.open(self._metadata.load())
         self.commit()

@@ -113,7 +113,7 @@ def test_a_bad_record_at_the_tail_is_cut(tmp_path: Path, byte: int) -> None:
     file_of(tmp_path, 0).write_bytes(data)
     log, recovered = reopen(tmp_path)
     assert recovered.ready == [(0, 9)]
-    assert "cut 100 bytes of a torn tail at offset 9" in recovered.report[0]
+    assert "cut 100 bytes behind the last good record, at offset 9" in recovered.report[0]
     assert_goes_on(log)
 
 
@@ -307,7 +307,7 @@ def test_a_closed_segment_that_lost_its_tail_to_a_power_failure_is_cut(tmp_path:
     cut(file_of(tmp_path, 40), 8 + 30 * RECORD + 50)
     log, recovered = reopen(tmp_path)
     assert recovered.ready == [(0, 70), (80, 90)]
-    assert "cut 50 bytes of a torn tail at offset 70" in recovered.report[0]
+    assert "cut 50 bytes behind the last good record, at offset 70" in recovered.report[0]
     assert len(read_all(log, recovered.ready)) == 80
     log.close()
     log, recovered = reopen(tmp_path)

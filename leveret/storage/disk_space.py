@@ -1,0 +1,57 @@
+"""Disk space: how the files of spent segments are given back, or used again.
+
+A fast queue makes and drops segments all the time. Freeing one takes the kernel as long as fifty
+syncs, and a new file makes each sync write the file's new length too. So a log may keep the file
+of one spent segment as its spare and write its next segment over it. Spares are few, and given
+back when they are not used soon.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+Sweep = Callable[[Callable[[], None]], None]
+"""Does work that may take long at a place where nobody waits for it."""
+
+
+class SpareHolder(Protocol):
+    """A log with a spare file."""
+
+    def drop_spare(self) -> None:
+        """Give the spare file back."""
+
+
+def sweep_now(work: Callable[[], None]) -> None:
+    """The sweep of those who have the time."""
+    work()
+
+
+class DiskSpace:
+    """What the logs of a broker share to give space back.
+
+    At most *spares* logs hold a spare, each for *keep_ms* milliseconds.
+    """
+
+    __slots__ = ("_holders", "_keep_ms", "_spares", "sweep")
+
+    def __init__(self, sweep: Sweep = sweep_now, *, spares: int = 0, keep_ms: int = 10_000) -> None:
+        self.sweep = sweep
+        self._spares = spares
+        self._keep_ms = keep_ms
+        self._holders: dict[SpareHolder, int] = {}
+
+    def admits_spare(self, holder: SpareHolder, now_ms: int) -> bool:
+        """Whether *holder* may keep a file; if so it counts from now on."""
+        if len(self._holders) >= self._spares or holder in self._holders:
+            return False
+        self._holders[holder] = now_ms
+        return True
+
+    def spare_gone(self, holder: SpareHolder) -> None:
+        """The spare of *holder* is in use or given back."""
+        self._holders.pop(holder, None)
+
+    def expire(self, now_ms: int) -> None:
+        """Have the spares given back that were not used."""
+        for holder, since_ms in list(self._holders.items()):
+            if now_ms - since_ms > self._keep_ms:
+                holder.drop_spare()
