@@ -6,10 +6,17 @@ of one spent segment as its spare and write its next segment over it. Spares are
 back when they are not used soon.
 """
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Protocol
 
-Sweep = Callable[[Callable[[], None]], None]
+STEP_BYTES = 4 * 1024 * 1024
+
+Work = Iterable[None]
+"""Work in steps, between which others may use the disk."""
+
+Sweep = Callable[[Work], None]
 """Does work that may take long at a place where nobody waits for it."""
 
 
@@ -20,9 +27,34 @@ class SpareHolder(Protocol):
         """Give the spare file back."""
 
 
-def sweep_now(work: Callable[[], None]) -> None:
+def sweep_now(work: Work) -> None:
     """The sweep of those who have the time."""
-    work()
+    for _ in work:
+        pass
+
+
+def give_back(descriptor: int) -> Iterator[None]:
+    """Free the blocks of a removed file, a few at a time, and close it.
+
+    Freed in one go, they would keep the file system's journal from the syncs of others.
+    """
+    try:
+        size = os.fstat(descriptor).st_size
+        while size > 0:
+            size = max(0, size - STEP_BYTES)
+            os.ftruncate(descriptor, size)
+            yield
+    finally:
+        os.close(descriptor)
+
+
+def remove_directory(directory: Path) -> Iterator[None]:
+    """Remove a directory of files and give their space back. Nobody else may use it any more."""
+    for path in list(directory.iterdir()):
+        descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        path.unlink()
+        yield from give_back(descriptor)
+    directory.rmdir()
 
 
 class DiskSpace:

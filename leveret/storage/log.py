@@ -4,18 +4,15 @@ Appends and marks are collected and written once per turn by `flush` and `flush_
 runs in the loop's thread but `SyncWork.run`.
 """
 
-import os
-import shutil
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
 from operator import attrgetter
 from pathlib import Path
 
 from leveret.storage.batch import Batch
-from leveret.storage.disk_space import DiskSpace
+from leveret.storage.disk_space import DiskSpace, give_back, remove_directory
 from leveret.storage.errors import LogFailed, OffsetOutOfRange
 from leveret.storage.files import HEADER_SIZE, LogFile, make_directory, sync_directory
 from leveret.storage.offset_set import clip_intervals, merge_intervals
@@ -280,7 +277,7 @@ class SegmentLog:
         self._changed_directories.clear()
         self._has_deleted = False
         if self.directory.exists():
-            self._space.sweep(partial(shutil.rmtree, self.directory))
+            self._space.sweep(remove_directory(self.directory))
 
     def _write_batches(self) -> int:
         self._write_index(lot_only=True)
@@ -394,16 +391,17 @@ class SegmentLog:
         is_large = segment.size >= self._options.segment_bytes // 2
         if is_large and space.admits_spare(self, self._clock_ms()):
             self._spare = segment.set_aside(self.directory / SPARE_NAME, space.sweep)
-            space.sweep(partial(self._shelve, self._spare))
+            space.sweep(self._shelve(self._spare))
         else:
             segment.delete(space.sweep)
         self._has_deleted = True
 
-    def _shelve(self, spare: LogFile) -> None:
+    def _shelve(self, spare: LogFile) -> Iterator[None]:
         # Written over while a power failure could still bring its old name back, the file would
         # be a segment full of damage. May run in another thread.
         sync_directory(self.directory)
         self._ready_spare = spare
+        yield
 
     def drop_spare(self) -> None:
         """Give back the file of a spent segment that was kept for the next one."""
@@ -411,7 +409,7 @@ class SegmentLog:
         self._space.spare_gone(self)
         descriptor = spare.remove() if spare is not None else None
         if descriptor is not None:
-            self._space.sweep(partial(os.close, descriptor))
+            self._space.sweep(give_back(descriptor))
 
     def _close_sealed(self, include_state: bool) -> None:
         """A log with many closed segments must not hold descriptors for each."""

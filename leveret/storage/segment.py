@@ -6,13 +6,11 @@ Files, named by the offset of the first record in 20 digits:
     .state      what became of the records (see state_log.py)
 """
 
-import os
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 from leveret.storage.batch import Batch
-from leveret.storage.disk_space import Sweep, sweep_now
+from leveret.storage.disk_space import Sweep, give_back, sweep_now
 from leveret.storage.errors import CorruptRecord
 from leveret.storage.files import HEADER_SIZE, LogFile
 from leveret.storage.offset_index import OffsetIndex
@@ -224,7 +222,7 @@ class Segment:
     def _remove(file: LogFile, sweep: Sweep) -> None:
         descriptor = file.remove()
         if descriptor is not None:
-            sweep(partial(os.close, descriptor))
+            sweep(give_back(descriptor))
 
     def _add_to_index(self, batch: Batch, position: int) -> None:
         if position - self._indexed_position >= self._index_interval_bytes:
