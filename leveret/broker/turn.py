@@ -8,6 +8,7 @@ The order keeps the promises of the broker:
     3. deliveries and acks are written to the state logs, behind the messages they speak of
     4. confirms wait for the committer, or go out now
     5. each connection's output goes to its socket in one piece
+    6. the sync begins; earlier, its thread would contend for the interpreter with the deliveries
 """
 
 import logging
@@ -158,18 +159,10 @@ class Turn:
     def _run(self) -> None:
         while self._queues:
             queues, self._queues = self._queues, {}
-            self._work(queues)
+            sound = [queue for queue in queues if self._flush(queue)]
+            self._serve(sound)
+        self._join_commit()
         committer = self._committer
-        # Whose messages a failed queue lost is not known: whoever waits for a log hears of it.
-        failure, self._failure = self._failure, None
-        wait = committer.wait if failure is None else partial(_refuse, failure)
-        if self._confirms:
-            confirms, self._confirms = self._confirms, {}
-            for confirm in confirms:
-                confirm.end_turn(wait)
-        log_waiters, self._log_waiters = self._log_waiters, []
-        for waiter in log_waiters:
-            wait(waiter)
         for waiter in committer.take_due():
             waiter(None)
         outputs, self._outputs = self._outputs, {}
@@ -180,9 +173,22 @@ class Turn:
             for action in afterwards:
                 action()
 
-    def _work(self, queues: dict[TurnQueue, None]) -> None:
-        sound = [queue for queue in queues if self._flush(queue)]
-        for queue in sound:
+    def _join_commit(self) -> None:
+        """Enter those who wait for what was flushed."""
+        # Whose messages a failed queue lost is not known: whoever waits for a log hears of it.
+        failure, self._failure = self._failure, None
+        wait = self._committer.wait if failure is None else partial(_refuse, failure)
+        if self._confirms:
+            confirms, self._confirms = self._confirms, {}
+            for confirm in confirms:
+                confirm.end_turn(wait)
+        if self._log_waiters:
+            log_waiters, self._log_waiters = self._log_waiters, []
+            for waiter in log_waiters:
+                wait(waiter)
+
+    def _serve(self, queues: list[TurnQueue]) -> None:
+        for queue in queues:
             try:
                 queue.dispatch()
                 log = queue.flush_state()

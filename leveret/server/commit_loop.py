@@ -64,12 +64,14 @@ class CommitLoop:
             self._settle(self._under_way)
         last = self._committer.take(include_state=True)
         last.run()
+        last.close()
         self._settle(last)
 
     def _run(self) -> None:
         while (batch := self._work.get()) is not None:
             batch.run()
             self._loop.call_soon_threadsafe(self._done, batch)
+            batch.close()  # those who wait have been told
 
     def _done(self, batch: CommitBatch) -> None:
         if batch is not self._under_way:

@@ -56,7 +56,7 @@ class SyncJob(Protocol):
         """Sync them. Raises OSError."""
 
     def close(self) -> None:
-        """Let go of them unsynced."""
+        """Let go of them, synced or not."""
 
 
 class ChangeSink(Protocol):
@@ -91,6 +91,11 @@ class CommitBatch:
         self.changes = changes
         self.size = size
         self._error: Exception | None = failed[0][1] if failed else None
+
+    def close(self) -> None:
+        """Give back the descriptors of what was synced. Storage thread, after `run`."""
+        for _, job in self._jobs:
+            job.close()
 
     def run(self) -> None:
         """Sync everything; errors are kept for `settle`. Storage thread."""

@@ -283,9 +283,13 @@ class SegmentLog:
         self._write_index(lot_only=True)
         if self._is_active_old():
             self._roll()
-        written = 0
         limit = self._options.segment_bytes
         size = self._active.size or HEADER_SIZE
+        if len(self._batches) == 1:
+            chunk = encode_batch(self._batches[0])
+            if size + len(chunk) <= limit:
+                return self._append_active(self._batches, [chunk])
+        written = 0
         batches: list[Batch] = []
         chunks: list[bytes | bytearray] = []
         for batch in self._batches:
@@ -349,6 +353,8 @@ class SegmentLog:
         """Write the index entries of the active segment whose records are durable by now."""
         point = self._sync_point
         if point is None or point.segment is not self._active or not point.work.is_done:
+            return
+        if lot_only and not point.segment.has_unwritten_lot:
             return
         if not lot_only or point.segment.has_index_lot(point.size):
             point.segment.write_index(point.size)

@@ -140,6 +140,11 @@ class Segment:
         self.index.write(count)
         self.times.write(count)
 
+    @property
+    def has_unwritten_lot(self) -> bool:
+        """Whether enough index entries wait to be written, durable or not."""
+        return self.index.unwritten(len(self.index)) >= _INDEX_LOT
+
     def has_index_lot(self, durable_size: int) -> bool:
         """Whether enough index entries wait to be written."""
         return self.index.unwritten(self.index.count_below(durable_size)) >= _INDEX_LOT

@@ -30,16 +30,13 @@ class SyncWork:
         Files are synced in the order they were written in, so that a segment is never durable
         before the one in front of it.
         """
-        try:
-            for handle in self._handles:
-                os.fdatasync(handle)
-            for directory in self._directories:
-                sync_directory(directory)
-            self.is_done = True
-        finally:
-            self.close()
+        for handle in self._handles:
+            os.fdatasync(handle)
+        for directory in self._directories:
+            sync_directory(directory)
+        self.is_done = True
 
     def close(self) -> None:
-        """Give the descriptors back; for work that is not going to run."""
+        """Give the descriptors back, whether or not the work was run."""
         while self._handles:
             os.close(self._handles.pop())

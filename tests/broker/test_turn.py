@@ -32,6 +32,7 @@ class World:
     def commit(self) -> None:
         batch = self.committer.take()
         batch.run()
+        batch.close()
         batch.settle()
 
     def tracker(self, name: str) -> ConfirmTracker:

@@ -57,6 +57,7 @@ class World:
     def _commit(self) -> None:
         batch = self.committer.take(include_state=True)
         batch.run()
+        batch.close()
         batch.settle()
         self.turn.run()
 

@@ -51,6 +51,7 @@ def sync(log: SegmentLog) -> None:
     work = log.take_sync(include_state=True)
     if work is not None:
         work.run()
+        work.close()
 
 
 def read_all(

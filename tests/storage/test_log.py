@@ -263,6 +263,7 @@ def test_a_sync_covers_what_was_flushed(log: SegmentLog) -> None:
     assert work is not None
     assert not log.dirty
     work.run()
+    work.close()
     assert work.is_done
     assert log.take_sync(include_state=True) is None
     mark(log, State.ACKED, (0, 3))
@@ -283,6 +284,7 @@ def test_a_sync_survives_that_its_files_go(tmp_path: Path) -> None:
     log.close()
     log.delete()
     work.run()
+    work.close()
     assert work.is_done
 
 
@@ -295,6 +297,7 @@ def test_a_failed_sync_is_not_done(tmp_path: Path) -> None:
     os.dup2(writer, work._handles[0])
     with pytest.raises(OSError, match="Invalid argument"):
         work.run()
+    work.close()
     assert not work.is_done
     os.close(reader)
     os.close(writer)
@@ -312,6 +315,7 @@ def test_the_index_of_the_active_segment_holds_only_what_is_durable(tmp_path: Pa
     assert work is not None
     append(log, *[2] * 5)
     work.run()
+    work.close()
     log.close()
     assert index.stat().st_size == 8 + 8 * 10
     log, recovered = reopen(tmp_path / "q")

@@ -73,6 +73,7 @@ class LogModel(RuleBasedStateMachine):
     def take_sync(self, include_state: bool) -> None:
         if self.work:
             self.work.run()
+            self.work.close()
         self.work = self.log.take_sync(include_state)
 
     @rule(torn=st.integers(0, 400))
