@@ -87,6 +87,8 @@ class LogFile:
         spare._fd = self._descriptor()
         self.path.rename(path)
         self._fd = -1
+        self.size = 0
+        self.dirty = False
         return spare
 
     def reuse(self, spare: "LogFile") -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from leveret.storage.batch import Batch
+from leveret.storage.disk_space import DiskSpace
 from leveret.storage.log import LogOptions, SegmentLog
 from leveret.storage.recovery import Recovered, recover
 from leveret.storage.state_log import State
@@ -12,12 +13,17 @@ from leveret.storage.state_log import State
 SMALL = LogOptions(segment_bytes=4096, index_interval_bytes=200)
 
 
-def new_log(directory: Path, options: LogOptions = SMALL, now_ms: int = 0) -> SegmentLog:
-    return SegmentLog(directory, options, lambda: now_ms)
+def new_log(
+    directory: Path,
+    options: LogOptions = SMALL,
+    now_ms: int = 0,
+    space: DiskSpace | None = None,
+) -> SegmentLog:
+    return SegmentLog(directory, options, lambda: now_ms, space=space)
 
 
-def reopen(directory: Path) -> tuple[SegmentLog, Recovered]:
-    return recover(directory, SMALL, lambda: 0)
+def reopen(directory: Path, space: DiskSpace | None = None) -> tuple[SegmentLog, Recovered]:
+    return recover(directory, SMALL, lambda: 0, space=space)
 
 
 def crash(directory: Path, copy: Path) -> Path:

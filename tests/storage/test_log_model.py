@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from leveret.storage.batch import Batch
+from leveret.storage.disk_space import DiskSpace
 from leveret.storage.recovery import Recovered
 from leveret.storage.state_log import State
 from leveret.storage.sync_work import SyncWork
@@ -22,7 +23,7 @@ class LogModel(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.root = Path(tempfile.mkdtemp())
-        self.log = new_log(self.root / "0")
+        self.log = new_log(self.root / "0", space=DiskSpace(spares=1))
         self.restarts = 0
         self.work: SyncWork | None = None
         self.pending: dict[int, bytes] = {}
@@ -99,7 +100,7 @@ class LogModel(RuleBasedStateMachine):
         self.restart(directory)
 
     def restart(self, directory: Path) -> None:
-        self.log, recovered = reopen(directory)
+        self.log, recovered = reopen(directory, DiskSpace(spares=1))
         self.pending = {}
         self.acked |= self.volatile
         self.volatile = set()
