@@ -84,6 +84,11 @@ class DefinitionLog:
         """A binding went."""
         return is_durable(source, binding) and self._write(DeleteBinding(self._row(binding)))
 
+    @property
+    def is_pending(self) -> bool:
+        """Is there a definition that is not known to be on disk?"""
+        return self._committer.has_changes
+
     def wait(self, waiter: Waiter) -> None:
         """Tell *waiter* once everything written so far is durable."""
         self._committer.wait_for_changes(waiter)

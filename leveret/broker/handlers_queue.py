@@ -29,8 +29,6 @@ def declare(channel: ChannelSession, method: commands.Queue.Declare) -> None:
             arguments=arguments_of(method.arguments),
         )
         queue, durable = channel.vhost.declare_queue(declaration, session)
-        if queue.owner is session:
-            session.exclusive_queues[queue] = None
     channel.last_queue_name = queue.name
     channel.vhost.turn.flush(queue)
     reply = build_method(

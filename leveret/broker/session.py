@@ -35,7 +35,6 @@ from leveret.broker.handlers import HANDLERS
 from leveret.broker.turn import Turn
 from leveret.broker.users import LoginRefusedReason, User
 from leveret.broker.vhost import VHost
-from leveret.queues.classic import ClassicQueue
 
 logger = logging.getLogger(__name__)
 
@@ -98,7 +97,6 @@ class Session:
         "_turn",
         "blocked_output",
         "connection",
-        "exclusive_queues",
         "is_loopback",
         "offered_frame_max",
         "output_size",
@@ -129,7 +127,6 @@ class Session:
         self.is_loopback = is_loopback
         self.user: User | None = None
         self.vhost: VHost | None = None
-        self.exclusive_queues: dict[ClassicQueue, None] = {}
         self.output_size = 0
         self.blocked_output = False
         self._capabilities: Table = {}
@@ -283,11 +280,8 @@ class Session:
 
     def closed(self) -> None:
         """Remove the exclusive queues."""
-        queues, self.exclusive_queues = self.exclusive_queues, {}
         if self.vhost is not None:
-            for queue in queues:
-                if self.vhost.queues.get(queue.name) is queue:
-                    self.vhost.remove_queue(queue)
+            self.vhost.release(self)
 
     def finished(self, linger_s: float) -> None:
         """Hang up when all is said: an answer is not sent before what it speaks of is written."""

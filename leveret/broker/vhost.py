@@ -1,7 +1,8 @@
 """VHost: one name space of exchanges and queues, and the rules of making and removing them.
 
 Rules and reply texts are those of RabbitMQ. Methods that change something durable answer True:
-the caller then waits for the definitions to be on disk before it replies.
+the caller then waits for the definitions to be on disk before it replies. So do those that find
+what another connection has just made.
 """
 
 import base64
@@ -12,7 +13,7 @@ from typing import Protocol
 
 from leveret.amqp.errors import AccessRefused, NotFound, PreconditionFailed, ResourceLocked
 from leveret.amqp.tables import Table
-from leveret.broker.definitions import DefinitionLog
+from leveret.broker.definitions import DefinitionLog, is_durable
 from leveret.broker.routes import RouteTable
 from leveret.broker.turn import Turn
 from leveret.exchanges.binding import Binding
@@ -48,6 +49,7 @@ class VHost:
         self.definitions = definitions
         self._queue_factory = queue_factory
         self.queues: dict[str, ClassicQueue] = {}
+        self._exclusive: dict[object, dict[ClassicQueue, None]] = {}
         self.exchanges: dict[str, Exchange] = {"": DefaultExchange(self.queues)}
         for predeclared in PREDECLARED:
             self.exchanges[predeclared.name] = create_exchange(
@@ -91,7 +93,7 @@ class VHost:
         )
         if current is not None:
             self._check_same_exchange(current, exchange)
-            return False
+            return current.durable and self.definitions.is_pending
         check_arguments(name, self.name, arguments)
         self.exchanges[name] = exchange
         self.routes.changed()
@@ -180,8 +182,10 @@ class VHost:
         elif (current := self.queues.get(declaration.name)) is not None:
             if declaration.exclusive != current.declaration.exclusive:
                 raise self._locked(current)
+            self._check_owner(current, owner)
             current.declaration.check_equivalent(declaration, self.name)
-            return self.queue(declaration.name, owner), False
+            is_pending = current.declaration.is_durable and self.definitions.is_pending
+            return self.queue(declaration.name, owner), is_pending
         elif declaration.name.startswith(RESERVED_PREFIX):
             raise AccessRefused(f"queue name '{declaration.name}' contains reserved prefix 'amq.*'")
         queue = self._queue_factory.create(declaration, owner if declaration.exclusive else None)
@@ -191,6 +195,8 @@ class VHost:
     def add_queue(self, queue: ClassicQueue) -> None:
         """Enter a queue into the pool."""
         self.queues[queue.name] = queue
+        if queue.owner is not None:
+            self._exclusive.setdefault(queue.owner, {})[queue] = None
         self.routes.changed()
 
     def delete_queue(
@@ -217,6 +223,8 @@ class VHost:
         definition without its directory would be a queue that lost its messages.
         """
         del self.queues[queue.name]
+        if queue.owner in self._exclusive:
+            self._exclusive[queue.owner].pop(queue, None)
         self.routes.changed()
         durable = self.definitions.queue_deleted(queue)
         self._unbind_destination(queue)
@@ -269,7 +277,7 @@ class VHost:
         source = self.exchange(source_name)
         binding = Binding(source_name, destination, routing_key, arguments)
         if not source.bind(binding):
-            return False
+            return is_durable(source, binding) and self.definitions.is_pending
         self.routes.changed()
         return self.definitions.bound(source, binding)
 
@@ -304,6 +312,11 @@ class VHost:
             self._remove_exchange(exchange)
 
     # ---- end
+
+    def release(self, owner: object) -> None:
+        """The connection *owner* is gone: its exclusive queues go with it."""
+        for queue in list(self._exclusive.pop(owner, ())):
+            self.remove_queue(queue)
 
     def close(self) -> None:
         """Let go of all files."""

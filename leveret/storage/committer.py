@@ -160,10 +160,15 @@ class Committer:
 
     def wait(self, waiter: Waiter) -> None:
         """Tell *waiter* once the logs touched so far are as durable as the policy promises."""
-        if self._policy is SyncPolicy.ALWAYS or self._changes or self._last.changes:
+        if self._policy is SyncPolicy.ALWAYS or self.has_changes:
             self._waiters.append(waiter)
         else:
             self._due.append(waiter)
+
+    @property
+    def has_changes(self) -> bool:
+        """Is there a definition that is not known to be durable?"""
+        return bool(self._changes or self._last.changes)
 
     def take_due(self) -> list[Waiter]:
         """Those whom the policy lets go as soon as the bytes are written."""

@@ -286,10 +286,38 @@ def test_unbinding_what_is_not_bound_is_fine(vhost: VHost) -> None:
     assert vhost.unbind("missing", queue, "key", {}) is False
 
 
-def test_a_binding_made_twice_is_one(vhost: VHost) -> None:
+def test_what_another_has_just_made_is_waited_for_as_well(world: World) -> None:
+    vhost = world.vhost
+    same = QueueDeclaration("q", True, False, False, {})
+    queue, _ = vhost.declare_queue(same, ME)
+    vhost.bind("amq.direct", queue, "key", {})
+    declare_exchange(vhost, "e", durable=True)
+    assert vhost.declare_queue(same, ANOTHER) == (queue, True)
+    assert vhost.bind("amq.direct", queue, "key", {}) is True
+    assert declare_exchange(vhost, "e", durable=True) is True
+    world.commit()
+    assert vhost.declare_queue(same, ANOTHER) == (queue, False)
+    assert vhost.bind("amq.direct", queue, "key", {}) is False
+    assert declare_exchange(vhost, "e", durable=True) is False
+
+
+def test_a_connection_that_goes_takes_its_exclusive_queues_along(vhost: VHost) -> None:
+    declare_queue(vhost, "deleted", exclusive=True)
+    delete(vhost, "deleted")
+    declare_queue(vhost, "kept")
+    declare_queue(vhost, "mine", exclusive=True)
+    vhost.release(ME)
+    assert list(vhost.queues) == ["kept"]
+    vhost.release(ME)
+
+
+def test_a_binding_made_twice_is_one(world: World) -> None:
+    vhost = world.vhost
     queue = declare_queue(vhost, "q", durable=True)
     assert vhost.bind("amq.direct", queue, "key", {}) is True
+    world.commit()
     assert vhost.bind("amq.direct", queue, "key", {}) is False
+    assert len(list(vhost.exchange("amq.direct").bindings())) == 1
     assert vhost.unbind("amq.direct", queue, "key", {}) is True
     assert vhost.unbind("amq.direct", queue, "key", {}) is False
 
