@@ -32,12 +32,12 @@ class ContentState(Enum):
 class ContentAssembler:
     """Joins the header and body frames that follow a basic.publish."""
 
-    __slots__ = ("_max_body", "_missing", "_parts", "_size", "state")
+    __slots__ = ("_frames", "_max_body", "_missing", "_size", "state")
 
     def __init__(self, max_body: int) -> None:
         self._max_body = max_body
         self._missing = 0
-        self._parts: list[bytes] = []
+        self._frames = bytearray()
         self._size = 0
         self.state = ContentState.IDLE
 
@@ -56,17 +56,17 @@ class ContentAssembler:
         else:
             self._body(kind, payload)
         if payload and self._size <= self._max_body:
-            self._parts.append(encode_frame(kind, channel, payload))
+            self._frames += encode_frame(kind, channel, payload)
         if self._missing:
             self.state = ContentState.BODY
             return None
         self.state = ContentState.IDLE
-        parts, self._parts = self._parts, []
+        content, self._frames = bytes(self._frames), bytearray()
         if self._size > self._max_body:
             raise PreconditionFailed(
                 f"message size {self._size} is larger than configured max size {self._max_body}"
             )
-        return b"".join(parts)
+        return content
 
     def _header(self, kind: int, payload: bytes) -> None:
         wrong = f"expected content header for class {CLASS_BASIC}, got "

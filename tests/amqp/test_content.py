@@ -110,7 +110,7 @@ def test_empty_body_frames_are_dropped():
 def test_a_body_over_the_maximum_is_read_to_its_end_but_not_kept():
     assembler = assembler_in(ContentState.BODY, max_body=99, size=100)
     assert assembler.feed(3, 1, bytes(50)) is None
-    assert not assembler._parts
+    assert not assembler._frames
     with pytest.raises(
         PreconditionFailed, match=r"^message size 100 is larger than configured max size 99$"
     ):
