@@ -1,6 +1,6 @@
 """Sweeper: a thread that gives disk space back while the broker goes on.
 
-Freeing the blocks of a 64 MiB segment takes the kernel as long as fifty syncs.
+Freeing the blocks of a 64 MiB segment takes the kernel as long as many syncs.
 """
 
 import logging

@@ -1,6 +1,6 @@
 """Disk space: how the files of spent segments are given back, or used again.
 
-A fast queue makes and drops segments all the time. Freeing one takes the kernel as long as fifty
+A fast queue makes and drops segments all the time. Freeing one takes the kernel as long as many
 syncs, and a new file makes each sync write the file's new length too. So a log may keep the file
 of one spent segment as its spare and write its next segment over it. Spares are few, and given
 back when they are not used soon.
