@@ -47,6 +47,9 @@ TYPE_NAMES: Mapping[str, str] = {
 }
 """Letter -> what RabbitMQ calls the type in its error texts."""
 
+INTEGER_TAGS = frozenset("bBsuIilL")
+"""Clients choose the width of an integer by its value: all widths are one type."""
+
 _SIZE = Struct(">I")
 _DECIMAL = Struct(">BI")
 _NUMBERS = {

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from leveret.amqp.errors import PreconditionFailed
-from leveret.amqp.tables import Field, Table, type_name
+from leveret.amqp.tables import INTEGER_TAGS, Field, Table, type_name
 
 COMPARED_ARGUMENTS = (
     "x-expires",
@@ -15,11 +15,16 @@ COMPARED_ARGUMENTS = (
     "x-max-priority",
     "x-overflow",
     "x-single-active-consumer",
+    "x-delivery-limit",
+    "x-dead-letter-strategy",
+    "x-delayed-retry-type",
+    "x-delayed-retry-min",
+    "x-delayed-retry-max",
+    "x-consumer-timeout",
+    "x-message-deduplication",
     "x-queue-type",
 )
 """Other arguments may differ on a second declare, as in RabbitMQ."""
-
-INTEGERS = frozenset("bBsuIilL")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +69,7 @@ def _default(key: str) -> Field | None:
 def _same(one: Field | None, other: Field | None) -> bool:
     if one is None or other is None:
         return one is other
-    if one.tag in INTEGERS and other.tag in INTEGERS:
+    if one.tag in INTEGER_TAGS and other.tag in INTEGER_TAGS:
         return one.value == other.value
     return one == other
 
