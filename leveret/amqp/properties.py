@@ -313,6 +313,10 @@ def _stop(payload: bytes, position: int, amqp_type: str) -> int:
     return stop
 
 
+NO_PROPERTIES = PropertyView(b"\x00\x3c" + bytes(_LIST_POSITION - 2))
+"""The properties of a message that has none."""
+
+
 def _undecodable(error: Exception) -> InternalError:
     reason = "list and flags differ in length" if isinstance(error, IndexError) else error
     return InternalError(f"cannot decode the message properties: {reason}")

@@ -63,6 +63,7 @@ class Broker:
                 vhost.exchanges[exchange.name] = create_exchange(
                     exchange.type,
                     exchange.name,
+                    vhost_name=row.name,
                     durable=exchange.durable,
                     auto_delete=exchange.auto_delete,
                     internal=exchange.internal,

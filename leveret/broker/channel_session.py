@@ -23,7 +23,6 @@ from leveret.amqp.message import (
 )
 from leveret.amqp.methods import build_method
 from leveret.amqp.properties import Facts, PropertyView
-from leveret.amqp.tables import Table
 from leveret.broker.confirms import ConfirmTracker
 from leveret.broker.routes import MANDATORY, Routed
 from leveret.broker.transactions import Transaction
@@ -134,7 +133,7 @@ class ChannelSession:
         """Append a routed run to its queues, return what is unroutable, count the confirms."""
         queues, routes, contents, _ = run
         if queues is None:
-            self._enqueue_by_headers(run, facts)
+            self._enqueue_by_properties(run, facts)
             return
         if queues:
             self._append(queues, run, facts)
@@ -180,10 +179,10 @@ class ChannelSession:
                 queue.publish([message], attributes, len(message), turn.now_ms)
                 turn.touch(queue)
 
-    def _enqueue_by_headers(self, run: Routed, facts: Facts) -> None:
+    def _enqueue_by_properties(self, run: Routed, facts: Facts) -> None:
         routes = run.routes if len(run.routes) > 1 else run.routes * len(run.contents)
         for route, content in zip(routes, run.contents, strict=True):
-            queues = self.vhost.routes.queues(route, _headers(content))
+            queues = self.vhost.routes.queues(route, _properties(content))
             self.enqueue(Routed(queues, [route], [content], len(content)), facts)
 
     def _return(self, run: Routed) -> None:
@@ -366,6 +365,6 @@ class ChannelSession:
             self.vhost.drop_if_unused(queue)
 
 
-def _headers(content: bytes) -> Table:
+def _properties(content: bytes) -> PropertyView:
     size = int.from_bytes(content[3:7], "big")
-    return PropertyView(content[7 : 7 + size]).headers or {}
+    return PropertyView(content[7 : 7 + size])

@@ -7,13 +7,12 @@ happen once for all messages that share them.
 from typing import NamedTuple, cast
 
 from leveret.amqp.errors import AccessRefused, NotFound, NotImplementedByBroker
-from leveret.amqp.tables import Table
+from leveret.amqp.properties import NO_PROPERTIES, PropertyView
 from leveret.exchanges.exchange import Exchange
 from leveret.exchanges.route_cache import RouteCache
 from leveret.exchanges.router import Router
 from leveret.queues.classic import ClassicQueue
 
-_NO_HEADERS: Table = {}
 MANDATORY = 1
 IMMEDIATE = 2
 
@@ -21,7 +20,7 @@ IMMEDIATE = 2
 class Route:
     """Where publishes with these argument bytes go; not changed once made.
 
-    `head` is the head of the messages. `queues` is None if the headers of each message decide.
+    `head` is the head of the messages. `queues` is None if the properties of each message decide.
     """
 
     __slots__ = ("bits", "exchange", "head", "queues", "routing_key")
@@ -42,7 +41,7 @@ class Route:
 
 
 class Routed(NamedTuple):
-    """A run of messages with the same queues and bits, None if their headers are to decide.
+    """A run of messages with the same queues and bits, None if their properties are to decide.
 
     `routes` holds the route of each message, or one for all of them.
     """
@@ -90,9 +89,9 @@ class RouteTable:
             return [route or self.find(methods[at]) for at, route in enumerate(routes)]
         return cast("list[Route]", routes)
 
-    def queues(self, route: Route, headers: Table) -> tuple[ClassicQueue, ...]:
-        """The queues for one message of a route that depends on its headers."""
-        found = self._router.route(route.exchange, route.routing_key, headers)
+    def queues(self, route: Route, properties: PropertyView) -> tuple[ClassicQueue, ...]:
+        """The queues for one message of a route that depends on its properties."""
+        found = self._router.route(route.exchange, route.routing_key, properties)
         return cast("tuple[ClassicQueue, ...]", found)
 
     def _resolve(self, method: bytes) -> Route:
@@ -106,7 +105,7 @@ class RouteTable:
         key = method[name_end + 1 : -1].decode()
         queues: tuple[ClassicQueue, ...] | None = None
         if is_cacheable:
-            queues = self._router.route(exchange, key, _NO_HEADERS)  # type: ignore[assignment]
+            queues = self._router.route(exchange, key, NO_PROPERTIES)  # type: ignore[assignment]
         # The head of a message has the two names as they stand in the method.
         return Route(exchange, key, b"\x00%b\xce" % method[2:-1], method[-1], queues)
 

@@ -19,7 +19,7 @@ from leveret.broker.turn import Turn
 from leveret.exchanges.binding import Binding
 from leveret.exchanges.default import DefaultExchange
 from leveret.exchanges.destination import Destination
-from leveret.exchanges.exchange import Exchange, check_arguments
+from leveret.exchanges.exchange import Exchange
 from leveret.exchanges.registry import PREDECLARED, create_exchange
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.consumers import Consumer
@@ -55,6 +55,7 @@ class VHost:
             self.exchanges[predeclared.name] = create_exchange(
                 predeclared.type_name,
                 predeclared.name,
+                vhost_name=name,
                 durable=True,
                 internal=predeclared.internal,
             )
@@ -86,37 +87,18 @@ class VHost:
         exchange = create_exchange(
             type_name,
             name,
+            vhost_name=self.name,
             durable=durable,
             auto_delete=auto_delete,
             internal=internal,
             arguments=arguments,
         )
         if current is not None:
-            self._check_same_exchange(current, exchange)
+            current.check_equivalent(exchange)
             return current.durable and self.definitions.is_pending
-        check_arguments(name, self.name, arguments)
         self.exchanges[name] = exchange
         self.routes.changed()
         return self.definitions.exchange_declared(exchange)
-
-    def _check_same_exchange(self, current: Exchange, received: Exchange) -> None:
-        for key, ours, theirs in (
-            ("type", current.type_name, received.type_name),
-            ("durable", current.durable, received.durable),
-            ("auto_delete", current.auto_delete, received.auto_delete),
-            ("internal", current.internal, received.internal),
-        ):
-            if ours != theirs:
-                raise PreconditionFailed(
-                    f"inequivalent arg '{key}' for exchange '{current.name}' in vhost "
-                    f"'{self.name}': received '{_text(theirs)}' but current is '{_text(ours)}'"
-                )
-        if current.alternate_exchange != received.alternate_exchange:
-            raise PreconditionFailed(
-                f"inequivalent arg 'alternate-exchange' for exchange '{current.name}' in vhost "
-                f"'{self.name}': received {_argument(received.alternate_exchange)} but current is "
-                f"{_argument(current.alternate_exchange)}"
-            )
 
     def delete_exchange(self, name: str, *, if_unused: bool) -> bool:
         """Remove the exchange and all bindings from and to it; a missing one is fine."""
@@ -339,11 +321,3 @@ def _definition_deleted(queue: ClassicQueue, error: Exception | None) -> None:
         queue.delete()
     else:
         queue.close()  # the next start brings it back: nobody was told that it is gone
-
-
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _argument(name: str | None) -> str:
-    return "none" if name is None else f"the value '{name}' of type 'longstr'"

@@ -28,14 +28,17 @@ class Binding:
 
 
 def _canonical_table(table: Table) -> Hashable:
-    return frozenset((key, _canonical_field(value)) for key, value in table.items())
+    return frozenset((key, canonical_field(value)) for key, value in table.items())
 
 
-def _canonical_field(item: Field) -> Hashable:
+def canonical_field(item: Field | None) -> Hashable:
+    """Return what is equal for equal fields, whatever the widths of their integers."""
+    if item is None:
+        return None
     # The tag stays in, as Python takes True, 1 and 1.0 for equal.
     tag, value = item
     if isinstance(value, dict):
         return tag, _canonical_table(value)
     if isinstance(value, list):
-        return tag, tuple(_canonical_field(element) for element in value)
+        return tag, tuple(canonical_field(element) for element in value)
     return ("l" if tag in INTEGER_TAGS else tag), value

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 
 from leveret.amqp.errors import AccessRefused
-from leveret.amqp.tables import Table
+from leveret.amqp.properties import PropertyView
 from leveret.exchanges.binding import Binding
 from leveret.exchanges.destination import Destination
 from leveret.exchanges.exchange import Exchange
@@ -18,7 +18,7 @@ class DefaultExchange(Exchange):
         super().__init__("", durable=True)
         self._queues = queues
 
-    def destinations(self, routing_key: str, headers: Table) -> Collection[Destination]:
+    def destinations(self, routing_key: str, properties: PropertyView) -> Collection[Destination]:
         """The queue named *routing_key*, if there is one."""
         queue = self._queues.get(routing_key)
         return () if queue is None else (queue,)

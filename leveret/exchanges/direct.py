@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from leveret.amqp.tables import Table
+from leveret.amqp.properties import PropertyView
 from leveret.exchanges.binding import Binding
 from leveret.exchanges.destination import Destination
 from leveret.exchanges.destination_set import DestinationSet
@@ -20,7 +20,7 @@ class DirectExchange(Exchange):
         init=False, repr=False, default_factory=dict
     )
 
-    def destinations(self, routing_key: str, headers: Table) -> Collection[Destination]:
+    def destinations(self, routing_key: str, properties: PropertyView) -> Collection[Destination]:
         """Destinations bound with *routing_key*."""
         return self._by_key.get(routing_key, ())
 

@@ -6,8 +6,9 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import ClassVar
 
 from leveret.amqp.errors import PreconditionFailed
-from leveret.amqp.tables import Table, type_name
-from leveret.exchanges.binding import Binding
+from leveret.amqp.properties import PropertyView
+from leveret.amqp.tables import Field, Table, type_name
+from leveret.exchanges.binding import Binding, canonical_field
 from leveret.exchanges.destination import Destination
 from leveret.exchanges.destination_set import DestinationSet
 
@@ -20,13 +21,16 @@ class Exchange(ABC):
 
     `alternate_exchange` names the exchange that gets what this one routes nowhere.
     `exchange_destinations` are those of its destinations that are exchanges.
+    Raises PreconditionFailed for arguments that do not fit.
     """
 
     type_name: ClassVar[str]
-    uses_headers: ClassVar[bool] = False
+    compared_arguments: ClassVar[tuple[str, ...]] = (ALTERNATE_EXCHANGE,)
+    """The arguments that must be the same when an exchange is declared again."""
 
     name: str
     _: KW_ONLY
+    vhost_name: str = "/"
     durable: bool = False
     auto_delete: bool = False
     internal: bool = False
@@ -41,11 +45,42 @@ class Exchange(ABC):
 
     def __post_init__(self) -> None:
         alternate = self.arguments.get(ALTERNATE_EXCHANGE)
-        if alternate is not None and isinstance(alternate.value, str):
-            self.alternate_exchange = alternate.value
+        if alternate is None:
+            return
+        if not isinstance(alternate.value, str):
+            raise PreconditionFailed(
+                f"invalid type '{type_name(alternate)}' for arg '{ALTERNATE_EXCHANGE}' in {self}"
+            )
+        self.alternate_exchange = alternate.value
+
+    def __str__(self) -> str:
+        """As the texts of errors name it."""
+        return f"exchange '{self.name}' in vhost '{self.vhost_name}'"
+
+    @property
+    def uses_properties(self) -> bool:
+        """Whether the destinations may differ between messages of one routing key."""
+        return False
+
+    def check_equivalent(self, received: "Exchange") -> None:
+        """Raise PreconditionFailed unless *received* was declared as this exchange was."""
+        for key in ("type_name", "durable", "auto_delete", "internal"):
+            ours, theirs = getattr(self, key), getattr(received, key)
+            if ours != theirs:
+                raise PreconditionFailed(
+                    f"inequivalent arg '{key.removesuffix('_name')}' for {self}: "
+                    f"received '{_text(theirs)}' but current is '{_text(ours)}'"
+                )
+        for key in self.compared_arguments:
+            current, other = self.arguments.get(key), received.arguments.get(key)
+            if canonical_field(current) != canonical_field(other):
+                raise PreconditionFailed(
+                    f"inequivalent arg '{key}' for {self}: "
+                    f"received {_described(other)} but current is {_described(current)}"
+                )
 
     @abstractmethod
-    def destinations(self, routing_key: str, headers: Table) -> Collection[Destination]:
+    def destinations(self, routing_key: str, properties: PropertyView) -> Collection[Destination]:
         """Where a message goes, each destination once.
 
         The answer may be the stored collection itself: valid until the next bind or unbind.
@@ -94,14 +129,13 @@ class Exchange(ABC):
         return bool(self.bindings_by_destination)
 
 
-def check_arguments(name: str, vhost: str, arguments: Table) -> None:
-    """Check the arguments of a declared exchange.
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
-    Raises PreconditionFailed if the alternate exchange is not named by a string.
-    """
-    alternate = arguments.get(ALTERNATE_EXCHANGE)
-    if alternate is not None and alternate.tag != "S":
-        raise PreconditionFailed(
-            f"invalid type '{type_name(alternate)}' for arg '{ALTERNATE_EXCHANGE}' "
-            f"in exchange '{name}' in vhost '{vhost}'"
-        )
+
+def _described(field: Field | None) -> str:
+    if field is None:
+        return "none"
+    value = field.value
+    text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+    return f"the value '{text}' of type '{type_name(field)}'"

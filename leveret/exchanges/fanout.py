@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from leveret.amqp.tables import Table
+from leveret.amqp.properties import PropertyView
 from leveret.exchanges.destination import Destination
 from leveret.exchanges.exchange import Exchange
 
@@ -12,6 +12,6 @@ class FanoutExchange(Exchange):
 
     type_name = "fanout"
 
-    def destinations(self, routing_key: str, headers: Table) -> Collection[Destination]:
+    def destinations(self, routing_key: str, properties: PropertyView) -> Collection[Destination]:
         """All destinations."""
         return self.bindings_by_destination

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from leveret.amqp.errors import PreconditionFailed
+from leveret.amqp.properties import PropertyView
 from leveret.amqp.tables import Field, Table, type_name
 from leveret.exchanges.binding import Binding
 from leveret.exchanges.destination import Destination
@@ -60,12 +61,13 @@ class HeadersExchange(Exchange):
     """Routes by headers: asks the matcher of every binding."""
 
     type_name = "headers"
-    uses_headers = True
+    uses_properties = True
 
     _matchers: dict[Binding, HeadersMatcher] = field(init=False, repr=False, default_factory=dict)
 
-    def destinations(self, routing_key: str, headers: Table) -> Collection[Destination]:
-        """Destinations of the bindings that match *headers*."""
+    def destinations(self, routing_key: str, properties: PropertyView) -> Collection[Destination]:
+        """Destinations of the bindings that match the headers among *properties*."""
+        headers = properties.headers or {}
         return dict.fromkeys(
             binding.destination
             for binding, matcher in self._matchers.items()

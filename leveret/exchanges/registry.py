@@ -39,6 +39,7 @@ def create_exchange(
     type_name: str,
     name: str,
     *,
+    vhost_name: str = "/",
     durable: bool = False,
     auto_delete: bool = False,
     internal: bool = False,
@@ -46,14 +47,14 @@ def create_exchange(
 ) -> Exchange:
     """Make an exchange of the type named *type_name*.
 
-    Raises PreconditionFailed if there is no such type. The arguments are not checked here, see
-    `check_arguments`.
+    Raises PreconditionFailed if there is no such type, or for arguments that do not fit it.
     """
     exchange_type = EXCHANGE_TYPES.get(type_name)
     if exchange_type is None:
         raise PreconditionFailed(f"unknown exchange type '{type_name}'")
     return exchange_type(
         name,
+        vhost_name=vhost_name,
         durable=durable,
         auto_delete=auto_delete,
         internal=internal,

@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from leveret.amqp.tables import Table
+from leveret.amqp.properties import PropertyView
 from leveret.exchanges.destination import Destination
 from leveret.exchanges.exchange import Exchange
 
@@ -18,7 +18,7 @@ class Router:
         self._find_exchange = find_exchange
 
     def route(
-        self, exchange: Exchange, routing_key: str, headers: Table
+        self, exchange: Exchange, routing_key: str, properties: PropertyView
     ) -> tuple[Destination, ...]:
         """The queues a message goes to, each once, the nearest first.
 
@@ -26,13 +26,13 @@ class Router:
         is visited once, so cycles end.
         """
         if not exchange.exchange_destinations:
-            found = exchange.destinations(routing_key, headers)
+            found = exchange.destinations(routing_key, properties)
             if found or exchange.alternate_exchange is None:
                 return tuple(found)
-        return self._route_through(exchange, routing_key, headers)
+        return self._route_through(exchange, routing_key, properties)
 
     def is_cacheable(self, exchange: Exchange) -> bool:
-        """Whether the routing key alone decides: no exchange that can be reached looks at headers.
+        """Whether the routing key alone decides: no exchange that can be reached uses properties.
 
         Valid until an exchange or a binding between exchanges comes or goes.
         """
@@ -40,7 +40,7 @@ class Router:
         pending = [exchange]
         while pending:
             current = pending.pop()
-            if current.uses_headers:
+            if current.uses_properties:
                 return False
             if current not in visited:
                 visited.add(current)
@@ -48,7 +48,7 @@ class Router:
         return True
 
     def _route_through(
-        self, exchange: Exchange, routing_key: str, headers: Table
+        self, exchange: Exchange, routing_key: str, properties: PropertyView
     ) -> tuple[Destination, ...]:
         queues: dict[Destination, None] = {}
         visited: set[Exchange] = set()
@@ -58,7 +58,7 @@ class Router:
             if current in visited:
                 continue
             visited.add(current)
-            found = current.destinations(routing_key, headers)
+            found = current.destinations(routing_key, properties)
             for destination in found:
                 if isinstance(destination, Exchange):
                     pending.append(destination)

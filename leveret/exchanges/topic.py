@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from leveret.amqp.tables import Table
+from leveret.amqp.properties import PropertyView
 from leveret.exchanges.binding import Binding
 from leveret.exchanges.destination import Destination
 from leveret.exchanges.exchange import Exchange
@@ -18,7 +18,7 @@ class TopicExchange(Exchange):
 
     _trie: TopicTrie[Destination] = field(init=False, repr=False, default_factory=TopicTrie)
 
-    def destinations(self, routing_key: str, headers: Table) -> Collection[Destination]:
+    def destinations(self, routing_key: str, properties: PropertyView) -> Collection[Destination]:
         """Destinations bound with a pattern that matches *routing_key*."""
         return self._trie.match(routing_key)
 

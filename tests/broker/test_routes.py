@@ -4,6 +4,7 @@ import pytest
 from pamqp import commands
 
 from leveret.amqp.errors import AccessRefused, NotFound
+from leveret.amqp.properties import NO_PROPERTIES, PropertyView
 from leveret.amqp.tables import Field
 from leveret.broker.vhost import VHost
 from leveret.exchanges.route_cache import RouteCache
@@ -67,8 +68,9 @@ def test_headers_decide_for_each_message(vhost: VHost) -> None:
     vhost.bind("amq.headers", queue, "", {"colour": Field("S", "red")})
     route = vhost.routes.find(arguments("amq.headers", ""))
     assert route.queues is None
-    assert vhost.routes.queues(route, {"colour": Field("S", "red")}) == (queue,)
-    assert vhost.routes.queues(route, {"colour": Field("S", "blue")}) == ()
+    for colour, queues in (("red", (queue,)), ("blue", ())):
+        raw = NO_PROPERTIES.with_changes(headers={"colour": Field("S", colour)})
+        assert vhost.routes.queues(route, PropertyView(raw)) == queues
 
 
 def test_an_internal_exchange_takes_no_publishes(vhost: VHost) -> None:

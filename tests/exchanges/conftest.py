@@ -6,11 +6,13 @@ from typing import TypeAlias
 
 import pytest
 
+from leveret.amqp.properties import NO_PROPERTIES, PropertyView
 from leveret.amqp.tables import table_of
 from leveret.exchanges.binding import Binding
 from leveret.exchanges.destination import Destination
 from leveret.exchanges.exchange import Exchange
 
+WithHeaders: TypeAlias = Callable[..., PropertyView]
 MakeQueue: TypeAlias = Callable[[str], Destination]
 Bind: TypeAlias = Callable[..., Binding]
 
@@ -33,3 +35,11 @@ def bind() -> Bind:
         return binding
 
     return bind
+
+
+@pytest.fixture(scope="session")
+def with_headers() -> WithHeaders:
+    def with_headers(**headers: object) -> PropertyView:
+        return PropertyView(NO_PROPERTIES.with_changes(headers=table_of(headers)))
+
+    return with_headers

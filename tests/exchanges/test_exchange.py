@@ -3,11 +3,11 @@
 import pytest
 
 from leveret.amqp.errors import AccessRefused, PreconditionFailed
+from leveret.amqp.properties import NO_PROPERTIES
 from leveret.amqp.tables import Field, table_of
 from leveret.exchanges.binding import Binding
 from leveret.exchanges.default import DefaultExchange
 from leveret.exchanges.direct import DirectExchange
-from leveret.exchanges.exchange import check_arguments
 from leveret.exchanges.fanout import FanoutExchange
 from leveret.exchanges.registry import EXCHANGE_TYPES, PREDECLARED, create_exchange
 
@@ -22,7 +22,7 @@ def test_a_repeated_bind_is_no_second_binding(type_name, make_queue):
     assert exchange.bind(Binding("e", queue, "k"))
     assert not exchange.bind(Binding("e", queue, "k"))
     assert list(exchange.bindings()) == [Binding("e", queue, "k")]
-    assert list(exchange.destinations("k", {})) == [queue]
+    assert list(exchange.destinations("k", NO_PROPERTIES)) == [queue]
 
 
 @pytest.mark.parametrize("type_name", TYPES)
@@ -36,22 +36,26 @@ def test_unbind_of_an_unknown_binding_is_false(type_name, make_queue):
 
 
 @pytest.mark.parametrize("type_name", TYPES)
-def test_a_destination_stays_until_its_last_binding_goes(type_name, make_queue):
+def test_a_destination_stays_until_its_last_binding_goes(type_name, make_queue, with_headers):
+    properties = with_headers(h=1)
     exchange = create_exchange(type_name, "e")
     queue = make_queue("q")
     bindings = [Binding("e", queue, "k"), Binding("e", queue, "k", HEADERS)]
     for binding in bindings:
         assert exchange.bind(binding)
-    assert list(exchange.destinations("k", HEADERS)) == [queue]
+    assert list(exchange.destinations("k", properties)) == [queue]
     assert exchange.unbind(bindings[0])
-    assert list(exchange.destinations("k", HEADERS)) == [queue]
+    assert list(exchange.destinations("k", properties)) == [queue]
     assert exchange.unbind(bindings[1])
-    assert list(exchange.destinations("k", HEADERS)) == []
+    assert list(exchange.destinations("k", properties)) == []
     assert not exchange.has_bindings
 
 
 @pytest.mark.parametrize("type_name", TYPES)
-def test_unbind_destination_removes_all_bindings_to_it_and_no_other(type_name, make_queue):
+def test_unbind_destination_removes_all_bindings_to_it_and_no_other(
+    type_name, make_queue, with_headers
+):
+    properties = with_headers(h=1)
     exchange = create_exchange(type_name, "e")
     gone, stays = make_queue("q"), make_queue("q")
     bindings = [Binding("e", gone, "k"), Binding("e", gone, "l"), Binding("e", gone, "k", HEADERS)]
@@ -59,7 +63,7 @@ def test_unbind_destination_removes_all_bindings_to_it_and_no_other(type_name, m
         exchange.bind(binding)
     assert exchange.unbind_destination(gone) == bindings
     assert list(exchange.bindings()) == [Binding("e", stays, "k")]
-    assert list(exchange.destinations("k", HEADERS)) == [stays]
+    assert list(exchange.destinations("k", properties)) == [stays]
     assert exchange.unbind_destination(gone) == []
 
 
@@ -70,10 +74,10 @@ def test_direct_routes_by_the_very_key(make_queue, bind):
     bind(exchange, two, "*.b")
     bind(exchange, both, "a.b")
     bind(exchange, both, "*.b")
-    assert list(exchange.destinations("a.b", {})) == [one, both]
-    assert list(exchange.destinations("*.b", {})) == [two, both]
-    assert list(exchange.destinations("A.b", {})) == []
-    assert list(exchange.destinations("", {})) == []
+    assert list(exchange.destinations("a.b", NO_PROPERTIES)) == [one, both]
+    assert list(exchange.destinations("*.b", NO_PROPERTIES)) == [two, both]
+    assert list(exchange.destinations("A.b", NO_PROPERTIES)) == []
+    assert list(exchange.destinations("", NO_PROPERTIES)) == []
 
 
 def test_fanout_routes_to_each_destination_once(make_queue, bind):
@@ -82,16 +86,16 @@ def test_fanout_routes_to_each_destination_once(make_queue, bind):
     bind(exchange, one, "a")
     bind(exchange, two, "b")
     bind(exchange, one, "c")
-    assert list(exchange.destinations("x", {})) == [one, two]
+    assert list(exchange.destinations("x", NO_PROPERTIES)) == [one, two]
 
 
 def test_default_exchange_routes_by_queue_name(make_queue):
     queues = {"q": make_queue("q")}
     exchange = DefaultExchange(queues)
-    assert list(exchange.destinations("q", {})) == [queues["q"]]
-    assert list(exchange.destinations("p", {})) == []
+    assert list(exchange.destinations("q", NO_PROPERTIES)) == [queues["q"]]
+    assert list(exchange.destinations("p", NO_PROPERTIES)) == []
     queues["p"] = make_queue("p")
-    assert list(exchange.destinations("p", {})) == [queues["p"]]
+    assert list(exchange.destinations("p", NO_PROPERTIES)) == [queues["p"]]
 
 
 def test_default_exchange_refuses_bind_and_unbind(make_queue):
@@ -124,7 +128,7 @@ def test_unknown_exchange_type():
 
 def test_predeclared_exchanges_can_be_made():
     exchanges = [create_exchange(type_name, name) for name, type_name, _ in PREDECLARED]
-    assert [exchange.name for exchange in exchanges if exchange.uses_headers] == [
+    assert [exchange.name for exchange in exchanges if exchange.uses_properties] == [
         "amq.headers",
         "amq.match",
     ]
@@ -140,10 +144,50 @@ def test_only_alternate_exchange_names_the_alternate():
 
 
 def test_alternate_exchange_must_be_a_string():
-    check_arguments("e", "/", {})
-    check_arguments("e", "/", table_of({"alternate-exchange": "ae"}))
     with pytest.raises(PreconditionFailed) as refused:
-        check_arguments("e", "/", {"alternate-exchange": Field("I", 5)})
+        create_exchange(
+            "fanout", "e", vhost_name="v", arguments={"alternate-exchange": Field("I", 5)}
+        )
     assert refused.value.explanation == (
-        "invalid type 'signedint' for arg 'alternate-exchange' in exchange 'e' in vhost '/'"
+        "invalid type 'signedint' for arg 'alternate-exchange' in exchange 'e' in vhost 'v'"
     )
+
+
+@pytest.mark.parametrize(
+    ("again", "text"),
+    [
+        ({"type_name": "direct"}, "'type' for {}: received 'direct' but current is 'fanout'"),
+        ({"durable": True}, "'durable' for {}: received 'true' but current is 'false'"),
+        ({"auto_delete": True}, "'auto_delete' for {}: received 'true' but current is 'false'"),
+        ({"internal": True}, "'internal' for {}: received 'true' but current is 'false'"),
+        (
+            {"arguments": table_of({"alternate-exchange": "other"})},
+            "'alternate-exchange' for {}: received the value 'other' of type 'longstr' "
+            "but current is the value 'ae' of type 'longstr'",
+        ),
+        (
+            {"arguments": {}},
+            "'alternate-exchange' for {}: received none "
+            "but current is the value 'ae' of type 'longstr'",
+        ),
+    ],
+)
+def test_a_second_declare_must_ask_for_the_same(again, text):
+    first = {
+        "type_name": "fanout",
+        "name": "e",
+        "vhost_name": "v",
+        "arguments": table_of({"alternate-exchange": "ae"}),
+    }
+    exchange = create_exchange(**first)
+    exchange.check_equivalent(create_exchange(**first))
+    with pytest.raises(PreconditionFailed) as refused:
+        exchange.check_equivalent(create_exchange(**first | again))
+    assert refused.value.explanation == "inequivalent arg " + text.format(
+        "exchange 'e' in vhost 'v'"
+    )
+
+
+def test_other_arguments_may_differ_on_a_second_declare():
+    exchange = create_exchange("fanout", "e", arguments=table_of({"a": 1}))
+    exchange.check_equivalent(create_exchange("fanout", "e"))

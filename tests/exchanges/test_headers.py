@@ -3,6 +3,7 @@
 import pytest
 
 from leveret.amqp.errors import PreconditionFailed
+from leveret.amqp.properties import NO_PROPERTIES
 from leveret.amqp.tables import Field, table_of
 from leveret.exchanges.binding import Binding
 from leveret.exchanges.headers import HeadersExchange, HeadersMatcher
@@ -60,15 +61,15 @@ def test_width_of_an_integer_does_not_count():
     assert HeadersMatcher({"a": Field("b", 5)}).matches({"a": Field("l", 5)})
 
 
-def test_routes_to_each_destination_once_and_ignores_the_key(make_queue, bind):
+def test_routes_to_each_destination_once_and_ignores_the_key(make_queue, bind, with_headers):
     exchange = HeadersExchange("e")
     one, two = make_queue("1"), make_queue("2")
     bind(exchange, one, "k", a=1)
     bind(exchange, one, "l", a=1)
     bind(exchange, two, "k", a=2)
-    assert list(exchange.destinations("k", table_of({"a": 1}))) == [one]
-    assert list(exchange.destinations("other", table_of({"a": 2}))) == [two]
-    assert list(exchange.destinations("k", {})) == []
+    assert list(exchange.destinations("k", with_headers(a=1))) == [one]
+    assert list(exchange.destinations("other", with_headers(a=2))) == [two]
+    assert list(exchange.destinations("k", NO_PROPERTIES)) == []
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import pytest
 
+from leveret.amqp.properties import NO_PROPERTIES
 from leveret.amqp.tables import table_of
 from leveret.exchanges.direct import DirectExchange
 from leveret.exchanges.exchange import Exchange
@@ -33,8 +34,8 @@ def test_one_exchange(vhost, make_queue, bind):
     one, two = make_queue("1"), make_queue("2")
     bind(exchange, one, "k")
     bind(exchange, two, "k")
-    assert vhost.router.route(exchange, "k", {}) == (one, two)
-    assert vhost.router.route(exchange, "l", {}) == ()
+    assert vhost.router.route(exchange, "k", NO_PROPERTIES) == (one, two)
+    assert vhost.router.route(exchange, "l", NO_PROPERTIES) == ()
 
 
 def test_follows_exchanges_and_gives_each_queue_once(vhost, make_queue, bind):
@@ -47,9 +48,9 @@ def test_follows_exchanges_and_gives_each_queue_once(vhost, make_queue, bind):
     bind(near, queue)
     bind(far, queue, "a.b")
     bind(far, other, "a.b")
-    assert vhost.router.route(source, "a.b", {}) == (queue, other)
-    assert vhost.router.route(source, "a.c", {}) == (queue,)
-    assert vhost.router.route(source, "b", {}) == ()
+    assert vhost.router.route(source, "a.b", NO_PROPERTIES) == (queue, other)
+    assert vhost.router.route(source, "a.c", NO_PROPERTIES) == (queue,)
+    assert vhost.router.route(source, "b", NO_PROPERTIES) == ()
 
 
 def test_a_cycle_of_bindings_ends(vhost, make_queue, bind):
@@ -61,7 +62,7 @@ def test_a_cycle_of_bindings_ends(vhost, make_queue, bind):
         bind(exchange, following)
         bind(exchange, exchange)
         bind(exchange, queue)
-    assert vhost.router.route(exchanges[1], "", {}) == (queues[1], queues[2], queues[0])
+    assert vhost.router.route(exchanges[1], "", NO_PROPERTIES) == (queues[1], queues[2], queues[0])
 
 
 def test_a_queue_and_an_exchange_may_share_a_name(vhost, make_queue, bind):
@@ -70,16 +71,16 @@ def test_a_queue_and_an_exchange_may_share_a_name(vhost, make_queue, bind):
     bind(source, queue)
     bind(source, same)
     bind(same, behind)
-    assert vhost.router.route(source, "", {}) == (queue, behind)
+    assert vhost.router.route(source, "", NO_PROPERTIES) == (queue, behind)
 
 
-def test_headers_reach_an_exchange_behind_another(vhost, make_queue, bind):
+def test_headers_reach_an_exchange_behind_another(vhost, make_queue, bind, with_headers):
     source, behind = vhost.declare("fanout", "source"), vhost.declare("headers", "behind")
     queue = make_queue("q")
     bind(source, behind)
     bind(behind, queue, a=1)
-    assert vhost.router.route(source, "", table_of({"a": 1})) == (queue,)
-    assert vhost.router.route(source, "", table_of({"a": 2})) == ()
+    assert vhost.router.route(source, "", with_headers(a=1)) == (queue,)
+    assert vhost.router.route(source, "", with_headers(a=2)) == ()
 
 
 def test_alternate_takes_what_went_nowhere(vhost, make_queue, bind):
@@ -88,8 +89,8 @@ def test_alternate_takes_what_went_nowhere(vhost, make_queue, bind):
     queue, lost = make_queue("q"), make_queue("lost")
     bind(exchange, queue, "k")
     bind(alternate, lost)
-    assert vhost.router.route(exchange, "k", {}) == (queue,)
-    assert vhost.router.route(exchange, "l", {}) == (lost,)
+    assert vhost.router.route(exchange, "k", NO_PROPERTIES) == (queue,)
+    assert vhost.router.route(exchange, "l", NO_PROPERTIES) == (lost,)
 
 
 def test_alternates_form_a_chain(vhost, make_queue, bind):
@@ -98,19 +99,19 @@ def test_alternates_form_a_chain(vhost, make_queue, bind):
     third = vhost.declare("direct", "third", alternate="first")
     queue = make_queue("q")
     bind(third, queue, "k")
-    assert vhost.router.route(first, "k", {}) == (queue,)
-    assert vhost.router.route(first, "l", {}) == ()
+    assert vhost.router.route(first, "k", NO_PROPERTIES) == (queue,)
+    assert vhost.router.route(first, "l", NO_PROPERTIES) == ()
 
 
 def test_a_missing_alternate_is_nothing(vhost):
     exchange = vhost.declare("direct", "e", alternate="missing")
-    assert vhost.router.route(exchange, "k", {}) == ()
+    assert vhost.router.route(exchange, "k", NO_PROPERTIES) == ()
     assert vhost.router.is_cacheable(exchange)
 
 
 def test_an_exchange_that_is_its_own_alternate(vhost):
     exchange = vhost.declare("direct", "e", alternate="e")
-    assert vhost.router.route(exchange, "k", {}) == ()
+    assert vhost.router.route(exchange, "k", NO_PROPERTIES) == ()
     assert vhost.router.is_cacheable(exchange)
 
 
@@ -123,7 +124,7 @@ def test_alternate_of_an_exchange_behind_another(vhost, make_queue, bind):
     bind(alternate, lost)
     bind(unused, never)
     # The source itself led somewhere, if only to an exchange: its own alternate stays out of it.
-    assert vhost.router.route(source, "k", {}) == (lost,)
+    assert vhost.router.route(source, "k", NO_PROPERTIES) == (lost,)
 
 
 def test_unbound_exchange_is_no_longer_followed(vhost, make_queue, bind):
@@ -131,10 +132,10 @@ def test_unbound_exchange_is_no_longer_followed(vhost, make_queue, bind):
     bind(behind, make_queue("q"))
     bindings = [bind(source, behind, "1"), bind(source, behind, "2")]
     source.unbind(bindings[0])
-    assert len(vhost.router.route(source, "", {})) == 1
+    assert len(vhost.router.route(source, "", NO_PROPERTIES)) == 1
     assert not vhost.router.is_cacheable(source)
     source.unbind(bindings[1])
-    assert vhost.router.route(source, "", {}) == ()
+    assert vhost.router.route(source, "", NO_PROPERTIES) == ()
     assert vhost.router.is_cacheable(source)
 
 

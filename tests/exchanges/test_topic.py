@@ -1,5 +1,6 @@
 """Topic exchange: the trie follows the bindings."""
 
+from leveret.amqp.properties import NO_PROPERTIES
 from leveret.exchanges.topic import TopicExchange
 
 
@@ -9,8 +10,8 @@ def test_routes_by_pattern(make_queue, bind):
     bind(exchange, temperature, "dev.*.temp")
     bind(exchange, room, "dev.room.temp")
     everything = bind(exchange, house, "dev.#")
-    assert set(exchange.destinations("dev.room.temp", {})) == {temperature, room, house}
-    assert list(exchange.destinations("dev", {})) == [house]
+    assert set(exchange.destinations("dev.room.temp", NO_PROPERTIES)) == {temperature, room, house}
+    assert list(exchange.destinations("dev", NO_PROPERTIES)) == [house]
     exchange.unbind(everything)
-    assert list(exchange.destinations("dev", {})) == []
-    assert set(exchange.destinations("dev.room.temp", {})) == {temperature, room}
+    assert list(exchange.destinations("dev", NO_PROPERTIES)) == []
+    assert set(exchange.destinations("dev.room.temp", NO_PROPERTIES)) == {temperature, room}
