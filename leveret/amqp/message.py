@@ -11,6 +11,9 @@ its attributes, a u64:
     bits  0-15  length of the head in bytes
     bits 16-31  channel number in the content's frames
     bit  32     transient: forgotten at a restart
+    bit  33     expires: has an expiration of its own
+    bit  34     dead-lettered: the history in its headers is ours, not a publisher's
+    bit  35     has a header BCC, which no consumer may see
 """
 
 from typing import NamedTuple
@@ -19,6 +22,9 @@ from leveret.amqp.constants import FRAME_OVERHEAD, FrameType
 from leveret.amqp.frames import FRAME_HEADER, FRAME_HEADER_SIZE
 
 TRANSIENT = 1 << 32
+EXPIRES = 1 << 33
+DEAD_LETTERED = 1 << 34
+HAS_BCC = 1 << 35
 
 
 class MessageParts(NamedTuple):
@@ -35,9 +41,9 @@ def encode_head(exchange: bytes, routing_key: bytes) -> bytes:
     return b"\x00%c%b%c%b\xce" % (len(exchange), exchange, len(routing_key), routing_key)
 
 
-def encode_attributes(head_length: int, channel: int, *, transient: bool) -> int:
-    """The attributes of a message."""
-    return head_length | channel << 16 | (TRANSIENT if transient else 0)
+def encode_attributes(head_length: int, channel: int, flags: int = 0) -> int:
+    """The attributes of a message; *flags* are of those above."""
+    return head_length | channel << 16 | flags
 
 
 def head_length(attributes: int) -> int:
@@ -56,7 +62,33 @@ def encode_message(
     """Attributes (persistent, channel 0) and bytes of a message made by the broker."""
     head = encode_head(exchange.encode(), routing_key.encode())
     content = encode_content(header, body, 0, frame_max)
-    return encode_attributes(len(head), 0, transient=False), head + content
+    return encode_attributes(len(head), 0), head + content
+
+
+def body_size(message: bytes, attributes: int) -> int:
+    """Bytes of the body."""
+    # Content header: u16 class, u16 weight, u64 body size.
+    start = (attributes & 0xFFFF) + FRAME_HEADER_SIZE + 4
+    return int.from_bytes(message[start : start + 8], "big")
+
+
+def header_payload(message: bytes, attributes: int) -> bytes:
+    """The payload of the content header."""
+    start = attributes & 0xFFFF
+    size = FRAME_HEADER.unpack_from(message, start)[2]
+    return message[start + FRAME_HEADER_SIZE : start + FRAME_HEADER_SIZE + size]
+
+
+def with_header(message: bytes, attributes: int, payload: bytes) -> bytes:
+    """The message with another content header of *payload*; its attributes stay."""
+    start = attributes & 0xFFFF
+    _, channel, size = FRAME_HEADER.unpack_from(message, start)
+    return b"%b%b%b%b" % (
+        message[:start],
+        FRAME_HEADER.pack(FrameType.HEADER, channel, len(payload)),
+        payload,
+        message[start + FRAME_HEADER_SIZE + size :],
+    )
 
 
 def encode_content(header: bytes, body: bytes, channel: int, frame_max: int) -> bytes:

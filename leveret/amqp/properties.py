@@ -9,6 +9,7 @@ The two lowest flags belong to no property. The lowest announces a second word o
 class of AMQP 0-9-1 needs and RabbitMQ refuses; so do we.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from functools import cache
 from struct import Struct
@@ -20,6 +21,11 @@ from leveret.amqp.errors import InternalError
 from leveret.amqp.tables import Table, encode_table, read_table, validate_table
 
 DIRECT_REPLY_TO = "amq.rabbitmq.reply-to"
+INSTRUCTIONS = frozenset(("CC", "BCC", "x-delay"))
+"""Headers that say where else a message goes, or when."""
+_RAW_INSTRUCTIONS = tuple(bytes([len(name)]) + name.encode() for name in INSTRUCTIONS)
+MAX_EXPIRATION_MS = 315_360_000_000
+"""Ten years, the longest expiration that RabbitMQ takes."""
 
 _TYPES: Mapping[str, str] = {
     "content_type": "shortstr",
@@ -38,6 +44,8 @@ _TYPES: Mapping[str, str] = {
     "cluster_id": "shortstr",
 }
 _FLAGS: Mapping[str, int] = {name: 0x8000 >> rank for rank, name in enumerate(_TYPES)}
+_PRIORITY_FLAG = _FLAGS["priority"]
+_EXPIRATION_FLAG = _FLAGS["expiration"]
 _RESERVED_FLAGS = 0x0003
 _FLAGS_POSITION = 12
 _LIST_POSITION = 14
@@ -48,14 +56,20 @@ _Value = TypeVar("_Value")
 
 
 class Facts(NamedTuple):
-    """What the broker must know of a message's properties to route and to queue it."""
+    """What the broker must know of a message's properties to route and to queue it.
+
+    What differs from message to message of a publisher, its priority and its expiration, is read
+    by the queue that goes by it. `invalid_expiration` is an expiration that is none.
+    `has_instructions`: one of the headers `INSTRUCTIONS` is there.
+    """
 
     persistent: bool
-    priority: int | None
-    expiration: str | None
+    has_priority: bool
+    expires: bool
+    invalid_expiration: str | None
     user_id: str | None
-    reply_to_direct: bool
-    has_cc: bool
+    wants_direct_reply: bool
+    has_instructions: bool
 
 
 class FactsReader:
@@ -72,7 +86,7 @@ class FactsReader:
         self._max_remembered_bytes = max_remembered_bytes
         self._by_list: dict[bytes, Facts] = {}
         self._interned: dict[tuple[object, ...], Facts] = {}
-        # Well-formed header tables, with whether they hold CC or BCC.
+        # Well-formed header tables, with whether they hold instructions.
         self._tables: dict[bytes, bool] = {}
 
     def read_facts(self, payload: bytes) -> Facts:
@@ -96,8 +110,8 @@ class FactsReader:
 
     def _walk(self, payload: bytes, steps: tuple[int, ...]) -> Facts:
         """Step over the list and stop only at what counts: the path of every message_id."""
-        persistent = reply_to_direct = has_cc = False
-        priority = expiration = user_id = None
+        persistent = has_priority = expires = wants_direct_reply = has_instructions = False
+        invalid_expiration = user_id = None
         position = _LIST_POSITION
         end = len(payload)
         for step in steps:
@@ -108,11 +122,13 @@ class FactsReader:
                 if step == _TEXT:
                     continue
                 if step == _EXPIRATION:
-                    expiration = text
+                    expires = is_expiration(text)
+                    if not expires:
+                        invalid_expiration = text
                 elif step == _USER_ID:
                     user_id = text
                 else:
-                    reply_to_direct = text.startswith(DIRECT_REPLY_TO)
+                    wants_direct_reply = text == DIRECT_REPLY_TO
             elif step == _DELIVERY_MODE:
                 persistent = payload[position] == _PERSISTENT
                 position += 1
@@ -122,29 +138,90 @@ class FactsReader:
                 position += 4 + _unpack_size(payload, position)[0]
                 raw = payload[start:position]
                 known = self._tables.get(raw)
-                has_cc = self._learn_table(raw) if known is None else known
+                has_instructions = self._learn_table(raw) if known is None else known
             else:
-                priority = payload[position]
+                has_priority = True
                 position += 1
         if position != end:
             raise IndexError
-        key = (persistent, priority, expiration, user_id, reply_to_direct, has_cc)
+        key = (
+            persistent,
+            has_priority,
+            expires,
+            invalid_expiration,
+            user_id,
+            wants_direct_reply,
+            has_instructions,
+        )
         return self._interned.get(key) or self._intern(Facts(*key))
 
     def _learn_table(self, raw: bytes) -> bool:
         validate_table(raw, 0, len(raw))
-        has_cc = False
-        if b"\x02CC" in raw or b"\x03BCC" in raw:
+        has_instructions = False
+        if any(name in raw for name in _RAW_INSTRUCTIONS):
             # The bytes may also stand in a value or a nested table.
             table, _ = read_table(raw, 0, len(raw))
-            has_cc = "CC" in table or "BCC" in table
+            has_instructions = not INSTRUCTIONS.isdisjoint(table)
         if len(raw) <= self._max_remembered_bytes:
-            _remember(self._tables, raw, has_cc, self._capacity)
-        return has_cc
+            _remember(self._tables, raw, has_instructions, self._capacity)
+        return has_instructions
 
     def _intern(self, facts: Facts) -> Facts:
         _remember(self._interned, facts, facts, self._capacity)
         return facts
+
+
+def is_expiration(text: str) -> bool:
+    """Is *text* an expiration as RabbitMQ takes it: a number of milliseconds, up to ten years?"""
+    digits = text.removeprefix("+")
+    return digits.isdecimal() and digits.isascii() and int(digits) <= MAX_EXPIRATION_MS
+
+
+def explain_expiration(text: str) -> str:
+    """Why *text* is no expiration, in RabbitMQ's words."""
+    number = re.match(r"[+-]?[0-9]+", text)
+    if number is None:
+        return "no_integer"
+    if number.end() < len(text):
+        return f'{{leftover_string,"{text[number.end() :]}"}}'
+    value = int(text)
+    return f"{{value_negative,{value}}}" if value < 0 else f"{{value_too_large,{value}}}"
+
+
+def read_priority(data: bytes, start: int) -> int:
+    """The priority in the well-formed header payload at *start* of *data*; 0 if it has none."""
+    flags = data[start + _FLAGS_POSITION] << 8 | data[start + _FLAGS_POSITION + 1]
+    if not flags & _PRIORITY_FLAG:
+        return 0
+    return data[_skip_to_priority(data, start + _LIST_POSITION, flags)]
+
+
+def read_expiration_ms(data: bytes, start: int) -> int | None:
+    """The expiration in the header payload at *start* of *data*, which `is_expiration` if any."""
+    flags = data[start + _FLAGS_POSITION] << 8 | data[start + _FLAGS_POSITION + 1]
+    if not flags & _EXPIRATION_FLAG:
+        return None
+    position = _skip_to_priority(data, start + _LIST_POSITION, flags)
+    if flags & _PRIORITY_FLAG:
+        position += 1
+    if flags & _FLAGS["correlation_id"]:
+        position += data[position] + 1
+    if flags & _FLAGS["reply_to"]:
+        position += data[position] + 1
+    return int(data[position + 1 : position + 1 + data[position]])
+
+
+def _skip_to_priority(data: bytes, position: int, flags: int) -> int:
+    # Flat, for queues that read it of each message: the four properties in front of the priority.
+    if flags & 0x8000:
+        position += data[position] + 1
+    if flags & 0x4000:
+        position += data[position] + 1
+    if flags & 0x2000:
+        position += _unpack_size(data, position)[0] + 4
+    if flags & 0x1000:
+        position += 1
+    return position
 
 
 class _Property(Generic[_Value]):

@@ -1,7 +1,8 @@
 """PublishShape: recognises publishes that differ only in what differs from message to message.
 
 A publisher repeats itself: the same exchange, the same properties, messages of the same size; new
-are the body, and perhaps the routing key, message_id, correlation_id and timestamp. A shape is
+are the body, and perhaps the routing key, message_id, correlation_id, timestamp, priority and
+expiration. A shape is
 such a publish with everything that repeats taken literally. Whether the next bytes are of the
 shape is then one match of a regular expression for any number of messages, and cutting them one
 `struct`, instead of some sixty steps for each message.
@@ -21,6 +22,8 @@ METHOD_ARGUMENTS = 11
 _KEY_BEFORE = 3
 """Bytes in front of the exchange name in the arguments: reserved u16 and its length."""
 VARIABLE_STRINGS = ("correlation_id", "message_id")
+_SAFE_DIGITS = 11
+"""Any expiration of so many digits is valid."""
 
 
 class PublishShape:
@@ -72,8 +75,12 @@ def _pattern(publish: bytes, header_start: int, body_start: int) -> bytes:
     for name, (start, stop) in property_extents(publish[properties : body_start - 1]).items():
         if name in VARIABLE_STRINGS:
             variable.append((properties + start + 1, properties + stop, rb"[\x00-\x7f]"))
-        elif name == "timestamp":
+        elif name in ("timestamp", "priority"):
             variable.append((properties + start, properties + stop, rb"."))
+        elif name == "expiration" and 0 < stop - start - 1 <= _SAFE_DIGITS:
+            digits = publish[properties + start + 1 : properties + stop]
+            if digits.isdigit():
+                variable.append((properties + start + 1, properties + stop, rb"[0-9]"))
     variable.append((body_start + 7, len(publish) - 1, rb"."))
     parts = []
     position = 0

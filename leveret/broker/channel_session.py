@@ -16,6 +16,8 @@ from leveret.amqp.constants import ReplyCode
 from leveret.amqp.errors import AmqpError, CommandInvalid, PreconditionFailed
 from leveret.amqp.fastpath import encode_deliver_prefix, encode_deliveries, encode_return
 from leveret.amqp.message import (
+    EXPIRES,
+    TRANSIENT,
     address_content,
     channel_number,
     encode_attributes,
@@ -157,7 +159,7 @@ class ChannelSession:
                 self._append_singly(queues, run, messages, facts)
                 return
         turn = self._turn
-        attributes = encode_attributes(len(head), self.number, transient=not facts.persistent)
+        attributes = encode_attributes(len(head), self.number, flags_of(facts))
         for queue in queues:
             queue.publish(messages, attributes, length, turn.now_ms)
             turn.touch(queue)
@@ -172,9 +174,7 @@ class ChannelSession:
         """Heads of different lengths: a batch for each, which the store joins where it can."""
         turn = self._turn
         for route, message in zip(run.routes, messages, strict=True):
-            attributes = encode_attributes(
-                len(route.head), self.number, transient=not facts.persistent
-            )
+            attributes = encode_attributes(len(route.head), self.number, flags_of(facts))
             for queue in queues:
                 queue.publish([message], attributes, len(message), turn.now_ms)
                 turn.touch(queue)
@@ -368,3 +368,8 @@ class ChannelSession:
 def _properties(content: bytes) -> PropertyView:
     size = int.from_bytes(content[3:7], "big")
     return PropertyView(content[7 : 7 + size])
+
+
+def flags_of(facts: Facts) -> int:
+    """The flags in the attributes of messages with these facts."""
+    return (0 if facts.persistent else TRANSIENT) | (EXPIRES if facts.expires else 0)

@@ -8,6 +8,7 @@ from leveret.amqp.message import (
     TRANSIENT,
     MessageParts,
     address_content,
+    body_size,
     channel_number,
     encode_attributes,
     encode_content,
@@ -16,7 +17,9 @@ from leveret.amqp.message import (
     head_length,
     split_content,
     split_message,
+    with_header,
 )
+from leveret.amqp.message import header_payload as payload_of_header
 from tests.amqp.recorder import body_frames, cut, header_frame
 
 names = st.text(st.characters(exclude_categories=["Cs"]), max_size=63)
@@ -33,7 +36,7 @@ def header_payload(body, listed=b"\0\0"):
 
 @given(st.integers(0, 0xFFFF), channels, st.booleans())
 def test_attributes_keep_their_parts(length, channel, transient):
-    attributes = encode_attributes(length, channel, transient=transient)
+    attributes = encode_attributes(length, channel, TRANSIENT if transient else 0)
     assert head_length(attributes) == length
     assert channel_number(attributes) == channel
     assert bool(attributes & TRANSIENT) == transient
@@ -50,9 +53,19 @@ def test_a_message_of_the_broker_is_taken_apart_again(exchange, key, listed, bod
     assert head_length(attributes) == len(head)
 
 
+@given(names, names, properties, bodies)
+def test_the_header_of_a_message_is_replaced_in_place(exchange, key, listed, body):
+    attributes, message = encode_message(exchange, key, header_payload(body), body, 4096)
+    changed = with_header(message, attributes, header_payload(body, listed))
+    expected = encode_message(exchange, key, header_payload(body, listed), body, 4096)
+    assert (attributes, changed) == expected
+    assert payload_of_header(changed, attributes) == header_payload(body, listed)
+    assert body_size(changed, attributes) == len(body)
+
+
 def test_a_head_of_the_longest_names_fits_its_attributes():
     head = encode_head(b"e" * 255, b"k" * 255)
-    attributes = encode_attributes(len(head), 0xFFFF, transient=True)
+    attributes = encode_attributes(len(head), 0xFFFF, TRANSIENT)
     message = head + encode_content(header_payload(b"b"), b"b", 0xFFFF, 0)
     assert split_message(attributes, message)[:2] == ("e" * 255, "k" * 255)
 

@@ -8,7 +8,16 @@ from hypothesis import strategies as st
 from pamqp import commands, header
 
 from leveret.amqp.errors import InternalError
-from leveret.amqp.properties import Facts, FactsReader, PropertyView
+from leveret.amqp.properties import (
+    INSTRUCTIONS,
+    Facts,
+    FactsReader,
+    PropertyView,
+    explain_expiration,
+    is_expiration,
+    read_expiration_ms,
+    read_priority,
+)
 from leveret.amqp.tables import Field, encode_table, table_of
 
 EMPTY = header.ContentHeader(0, 77, commands.Basic.Properties()).marshal()
@@ -51,20 +60,33 @@ def test_a_view_reads_what_was_written(values):
     assert {name: getattr(view, name) for name in VALUES} == dict.fromkeys(VALUES) | values
 
 
+def _invalid(expiration):
+    return None if expiration is None or is_expiration(expiration) else expiration
+
+
 @given(properties)
 def test_the_facts_are_those_of_the_properties(values):
     table = values.get("headers", {})
     expected = Facts(
         persistent=values.get("delivery_mode") == 2,
-        priority=values.get("priority"),
-        expiration=values.get("expiration"),
+        has_priority="priority" in values,
+        expires=is_expiration(values.get("expiration", "")),
+        invalid_expiration=_invalid(values.get("expiration")),
         user_id=values.get("user_id"),
-        reply_to_direct=values.get("reply_to", "").startswith("amq.rabbitmq.reply-to"),
-        has_cc="CC" in table or "BCC" in table,
+        wants_direct_reply=values.get("reply_to") == "amq.rabbitmq.reply-to",
+        has_instructions=not INSTRUCTIONS.isdisjoint(table),
     )
     reader = FactsReader()
     assert reader.read_facts(payload_of(values)) == expected
     assert reader.read_facts(payload_of(values)) is reader.read_facts(payload_of(values))
+
+
+@given(properties, st.integers(0, 2**40) | st.none(), st.binary(max_size=9))
+def test_priority_and_expiration_are_read_in_place(values, expiration_ms, before):
+    values = values | {"expiration": None if expiration_ms is None else str(expiration_ms)}
+    data = before + payload_of(values)
+    assert read_priority(data, len(before)) == values.get("priority", 0)
+    assert read_expiration_ms(data, len(before)) == expiration_ms
 
 
 @given(st.lists(properties, max_size=12), st.integers(1, 3), st.integers(0, 40))
@@ -97,8 +119,8 @@ def test_facts_and_view_accept_the_same_lists(flags, content):
             PropertyView(payload)
     else:
         view = PropertyView(payload)
-        assert facts.priority == view.priority
-        assert facts.expiration == view.expiration
+        assert facts.has_priority == (view.priority is not None)
+        assert facts.invalid_expiration in (view.expiration, None)
         assert [getattr(view, name) for name in VALUES]
 
 
@@ -147,7 +169,7 @@ def test_pamqp_and_we_write_and_read_the_same():
     assert ours["type"] == "t"
     assert ours["headers"] == {"name": Field("S", "value")}
     assert payload_of(ours) == payload
-    assert FactsReader().read_facts(payload) == Facts(True, 9, "1000", "guest", False, False)
+    assert FactsReader().read_facts(payload) == Facts(True, True, True, None, "guest", False, False)
 
 
 def test_untouched_properties_keep_odd_bytes():
@@ -204,3 +226,26 @@ def test_raw_gives_the_bytes_of_one_property():
     assert view.raw("headers") == encode_table(table)
     assert view.raw("app_id") == b"\x02me"
     assert view.raw("priority") is None
+
+
+@pytest.mark.parametrize("text", ["0", "1", "+60000", "000", "315360000000"])
+def test_an_expiration_is_a_number_of_milliseconds(text):
+    assert is_expiration(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("10s", '{leftover_string,"s"}'),
+        ("1.5", '{leftover_string,".5"}'),
+        ("abc", "no_integer"),
+        ("", "no_integer"),
+        (" 1", "no_integer"),
+        ("-1", "{value_negative,-1}"),
+        ("315360000001", "{value_too_large,315360000001}"),
+        ("\u0661", "no_integer"),
+    ],
+)
+def test_what_is_no_expiration_is_explained(text, reason):
+    assert not is_expiration(text)
+    assert explain_expiration(text) == reason
