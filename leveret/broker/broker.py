@@ -12,9 +12,11 @@ from leveret.broker.users import User, UserStore
 from leveret.broker.vhost import VHost
 from leveret.exchanges.destination import Destination
 from leveret.exchanges.registry import create_exchange
+from leveret.storage.changes import PutUser, PutVHost
 from leveret.storage.committer import Committer
 from leveret.storage.errors import StorageError
-from leveret.storage.metadata import BindingRow, Definitions, PutUser, PutVHost, VHostRow
+from leveret.storage.metadata import Definitions
+from leveret.storage.rows import BindingRow, VHostRow
 
 logger = logging.getLogger(__name__)
 

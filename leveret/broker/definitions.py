@@ -7,19 +7,17 @@ from leveret.amqp.tables import Table, encode_table, read_table
 from leveret.exchanges.binding import Binding
 from leveret.exchanges.exchange import Exchange
 from leveret.queues.classic import ClassicQueue
-from leveret.storage.committer import Committer, Waiter
-from leveret.storage.metadata import (
-    BindingRow,
+from leveret.storage.changes import (
     Change,
     DeleteBinding,
     DeleteExchange,
     DeleteQueue,
-    ExchangeRow,
     PutBinding,
     PutExchange,
     PutQueue,
-    QueueRow,
 )
+from leveret.storage.committer import Committer, Waiter
+from leveret.storage.rows import BindingRow, ExchangeRow, QueueRow
 
 
 class DefinitionLog:

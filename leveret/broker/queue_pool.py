@@ -19,8 +19,8 @@ from leveret.queues.memory_store import MemoryStore
 from leveret.queues.ready import ReadyList
 from leveret.storage.disk_space import DiskSpace
 from leveret.storage.log import LogOptions, SegmentLog
-from leveret.storage.metadata import QueueRow
 from leveret.storage.recovery import recover
+from leveret.storage.rows import QueueRow
 
 logger = logging.getLogger(__name__)
 

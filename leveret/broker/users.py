@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from leveret.broker.passwords import HashingAlgorithm, hash_password, verify_password
-from leveret.storage.metadata import UserRow
+from leveret.storage.rows import UserRow
 
 LOOPBACK_USERS = frozenset({"guest"})
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 from leveret.storage.errors import StorageError
 
 if TYPE_CHECKING:
-    from leveret.storage.metadata import Change
+    from leveret.storage.changes import Change
 
 Waiter = Callable[[Exception | None], None]
 """Called in the loop thread once all is durable, or with the error that prevents it."""

@@ -2,7 +2,7 @@ import pytest
 
 from leveret.broker.passwords import HashingAlgorithm, hash_password
 from leveret.broker.users import LoginRefusedReason, User, UserStore
-from leveret.storage.metadata import UserRow
+from leveret.storage.rows import UserRow
 
 GUEST = User.with_password("guest", "guest", ["administrator"])
 ALICE = User.with_password("alice", "wonderland", ["monitoring", "management"])

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 import pytest
 from pamqp import commands
 
-from leveret.storage.metadata import Change, MetadataStore
+from leveret.storage.changes import Change
+from leveret.storage.metadata import MetadataStore
 from tests.conftest import BrokerProcess
 from tests.durability.client import Closed, Delivery, RawClient, connected, encode_publish
 from tests.durability.conftest import Disk, LocalBroker

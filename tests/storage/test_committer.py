@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from leveret.storage.changes import Change, DeleteQueue
 from leveret.storage.committer import CommitBatch, Committer, SyncPolicy, Waiter
-from leveret.storage.metadata import Change, DeleteQueue
 
 CHANGE = DeleteQueue(1)
 

@@ -9,31 +9,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leveret.storage.data_directory import DataDirectoryError
-from leveret.storage.metadata import (
-    BindingRow,
+from leveret.storage.changes import (
     Change,
-    Definitions,
     DeleteBinding,
     DeleteExchange,
     DeletePermission,
     DeleteQueue,
     DeleteUser,
     DeleteVHost,
-    ExchangeRow,
-    MetadataDamaged,
-    MetadataStore,
-    PermissionRow,
     PutBinding,
     PutExchange,
     PutPermission,
     PutQueue,
     PutUser,
     PutVHost,
-    QueueRow,
-    UserRow,
-    VHostRow,
 )
+from leveret.storage.data_directory import DataDirectoryError
+from leveret.storage.metadata import Definitions, MetadataDamaged, MetadataStore
+from leveret.storage.rows import BindingRow, ExchangeRow, PermissionRow, QueueRow, UserRow, VHostRow
 
 VHOST = VHostRow(1, "/")
 EXCHANGE = ExchangeRow(1, "orders", "topic", True, False, True, b"\x00\xff")
@@ -205,7 +198,9 @@ def test_applied_changes_survive_the_kill_of_the_process(path: Path) -> None:
     script = """
 import os, signal, sys
 from pathlib import Path
-from leveret.storage.metadata import MetadataStore, PutVHost, VHostRow
+from leveret.storage.changes import PutVHost
+from leveret.storage.metadata import MetadataStore
+from leveret.storage.rows import VHostRow
 
 MetadataStore(Path(sys.argv[1])).apply([PutVHost(VHostRow(1, "/"))])
 os.kill(os.getpid(), signal.SIGKILL)
