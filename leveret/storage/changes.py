@@ -8,7 +8,9 @@ from leveret.storage.rows import (
     TABLES,
     BindingRow,
     ExchangeRow,
+    ParameterRow,
     PermissionRow,
+    PolicyRow,
     QueueRow,
     RowT,
     UserRow,
@@ -77,15 +79,34 @@ class PutPermission(_Put[PermissionRow]):
     __slots__ = ()
 
 
+class PutPolicy(_Put[PolicyRow]):
+    """Add or replace a policy."""
+
+    __slots__ = ()
+
+
+class PutParameter(_Put[ParameterRow]):
+    """Set a parameter."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
 class DeleteVHost:
-    """Remove a vhost with everything in it and the permissions on it."""
+    """Remove a vhost with everything in it and all that is set for it."""
 
     id: int
 
     def statements(self) -> Iterator[Statement]:
         """Its contents first."""
-        for table in ("bindings", "queues", "exchanges", "permissions"):
+        for table in (
+            "bindings",
+            "queues",
+            "exchanges",
+            "permissions",
+            "policies",
+            "parameters",
+        ):
             yield f"DELETE FROM {table} WHERE vhost_id = ?", (self.id,)
         yield "DELETE FROM vhosts WHERE id = ?", (self.id,)
 
@@ -163,3 +184,35 @@ class DeletePermission:
     def statements(self) -> Iterator[Statement]:
         """One row."""
         yield "DELETE FROM permissions WHERE user = ? AND vhost_id = ?", (self.user, self.vhost_id)
+
+
+@dataclass(frozen=True, slots=True)
+class DeletePolicy:
+    """Remove a policy."""
+
+    vhost_id: int
+    name: str
+    is_operator: bool
+
+    def statements(self) -> Iterator[Statement]:
+        """One row."""
+        yield (
+            "DELETE FROM policies WHERE vhost_id = ? AND name = ? AND is_operator = ?",
+            (self.vhost_id, self.name, self.is_operator),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteParameter:
+    """Remove a parameter."""
+
+    component: str
+    vhost_id: int
+    name: str
+
+    def statements(self) -> Iterator[Statement]:
+        """One row."""
+        yield (
+            "DELETE FROM parameters WHERE component = ? AND vhost_id = ? AND name = ?",
+            (self.component, self.vhost_id, self.name),
+        )

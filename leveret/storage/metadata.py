@@ -1,4 +1,4 @@
-"""Metadata: vhosts, users and durable exchanges, queues and bindings in one SQLite file.
+"""Metadata: vhosts, users, policies, durable exchanges, queues and bindings in one SQLite file.
 
 The store is read once at the start and written by one thread, a group of changes in each
 transaction. What it returned from is on the disk (WAL, synchronous=FULL).
@@ -16,7 +16,9 @@ from leveret.storage.rows import (
     TABLES,
     BindingRow,
     ExchangeRow,
+    ParameterRow,
     PermissionRow,
+    PolicyRow,
     QueueRow,
     RowT,
     UserRow,
@@ -40,6 +42,8 @@ class Definitions:
     bindings: list[BindingRow]
     users: list[UserRow]
     permissions: list[PermissionRow]
+    policies: list[PolicyRow]
+    parameters: list[ParameterRow]
     next_vhost_id: int
     next_queue_id: int
 
@@ -73,6 +77,8 @@ class MetadataStore:
                 bindings=_read(self._connection, BindingRow),
                 users=_read(self._connection, UserRow),
                 permissions=_read(self._connection, PermissionRow),
+                policies=_read(self._connection, PolicyRow),
+                parameters=_read(self._connection, ParameterRow),
                 next_vhost_id=last_ids.get("vhosts", 0) + 1,
                 next_queue_id=last_ids.get("queues", 0) + 1,
             )

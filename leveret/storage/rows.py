@@ -1,6 +1,6 @@
-"""Rows of the metadata: what is stored of vhosts, users, exchanges, queues and bindings.
+"""Rows of the metadata: what is stored of vhosts, users, exchanges, queues, bindings and policies.
 
-Field tables (`arguments`) are bytes here: encoded and read by the layers above.
+Field tables (`arguments`) are bytes and JSON is text here: read by the layers above.
 """
 
 from dataclasses import dataclass, fields
@@ -75,8 +75,53 @@ class PermissionRow:
     read: str
 
 
-Row: TypeAlias = VHostRow | ExchangeRow | QueueRow | BindingRow | UserRow | PermissionRow
-RowT = TypeVar("RowT", VHostRow, ExchangeRow, QueueRow, BindingRow, UserRow, PermissionRow)
+@dataclass(frozen=True, slots=True)
+class PolicyRow:
+    """A policy, identified by vhost, name and whether it is an operator's. `definition` is JSON."""
+
+    vhost_id: int
+    name: str
+    is_operator: bool
+    pattern: str
+    apply_to: str
+    priority: int
+    definition: str
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterRow:
+    """Something set at run time, identified by component, vhost (0 for none) and name.
+
+    `value` is JSON.
+    """
+
+    component: str
+    vhost_id: int
+    name: str
+    value: str
+
+
+Row: TypeAlias = (
+    VHostRow
+    | ExchangeRow
+    | QueueRow
+    | BindingRow
+    | UserRow
+    | PermissionRow
+    | PolicyRow
+    | ParameterRow
+)
+RowT = TypeVar(
+    "RowT",
+    VHostRow,
+    ExchangeRow,
+    QueueRow,
+    BindingRow,
+    UserRow,
+    PermissionRow,
+    PolicyRow,
+    ParameterRow,
+)
 
 TABLES: dict[type[Row], str] = {
     VHostRow: "vhosts",
@@ -85,6 +130,8 @@ TABLES: dict[type[Row], str] = {
     BindingRow: "bindings",
     UserRow: "users",
     PermissionRow: "permissions",
+    PolicyRow: "policies",
+    ParameterRow: "parameters",
 }
 """The table of each kind of row."""
 

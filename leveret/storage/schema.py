@@ -103,5 +103,40 @@ def _create_tables(database: "Database") -> None:
     )
 
 
+def _add_policies(database: "Database") -> None:
+    database.execute(
+        """
+        CREATE TABLE policies (
+            vhost_id INTEGER NOT NULL,
+            name TEXT NOT NULL,
+            is_operator INTEGER NOT NULL,
+            pattern TEXT NOT NULL,
+            apply_to TEXT NOT NULL,
+            priority INTEGER NOT NULL,
+            definition TEXT NOT NULL,
+            PRIMARY KEY (vhost_id, name, is_operator)
+        ) WITHOUT ROWID
+        """
+    )
+    database.execute(
+        """
+        CREATE TABLE parameters (
+            component TEXT NOT NULL,
+            vhost_id INTEGER NOT NULL,
+            name TEXT NOT NULL,
+            value TEXT NOT NULL,
+            PRIMARY KEY (component, vhost_id, name)
+        ) WITHOUT ROWID
+        """
+    )
+    # Until now nothing looked at permissions: whoever was a user might do anything.
+    database.execute(
+        """
+        INSERT OR IGNORE INTO permissions (user, vhost_id, configure, write, read)
+        SELECT users.name, vhosts.id, '.*', '.*', '.*' FROM users, vhosts
+        """
+    )
+
+
 # Only ever appended to: what has been applied somewhere stays as it is.
-MIGRATIONS = (_create_tables,)
+MIGRATIONS = (_create_tables, _add_policies)

@@ -13,20 +13,33 @@ from leveret.storage.changes import (
     Change,
     DeleteBinding,
     DeleteExchange,
+    DeleteParameter,
     DeletePermission,
+    DeletePolicy,
     DeleteQueue,
     DeleteUser,
     DeleteVHost,
     PutBinding,
     PutExchange,
+    PutParameter,
     PutPermission,
+    PutPolicy,
     PutQueue,
     PutUser,
     PutVHost,
 )
 from leveret.storage.data_directory import DataDirectoryError
 from leveret.storage.metadata import Definitions, MetadataDamaged, MetadataStore
-from leveret.storage.rows import BindingRow, ExchangeRow, PermissionRow, QueueRow, UserRow, VHostRow
+from leveret.storage.rows import (
+    BindingRow,
+    ExchangeRow,
+    ParameterRow,
+    PermissionRow,
+    PolicyRow,
+    QueueRow,
+    UserRow,
+    VHostRow,
+)
 
 VHOST = VHostRow(1, "/")
 EXCHANGE = ExchangeRow(1, "orders", "topic", True, False, True, b"\x00\xff")
@@ -34,15 +47,19 @@ QUEUE = QueueRow(1, 1, "mail", "classic", True, False, False, b"\x01")
 BINDING = BindingRow(1, "orders", "mail", "queue", "#", b"\x02")
 USER = UserRow("guest", "hash", "rabbit_password_hashing_sha256", "administrator")
 PERMISSION = PermissionRow("guest", 1, ".*", "^$", "a|b")
-EVERYTHING = [
+POLICY = PolicyRow(1, "ttl", False, "^mail", "queues", -1, '{"message-ttl": 60000}')
+PARAMETER = ParameterRow("vhost-limits", 1, "limits", '{"max-queues": 5}')
+EVERYTHING: list[Change] = [
     PutVHost(VHOST),
     PutExchange(EXCHANGE),
     PutQueue(QUEUE),
     PutBinding(BINDING),
     PutUser(USER),
     PutPermission(PERMISSION),
+    PutPolicy(POLICY),
+    PutParameter(PARAMETER),
 ]
-NOTHING = Definitions([], [], [], [], [], [], next_vhost_id=1, next_queue_id=1)
+NOTHING = Definitions([], [], [], [], [], [], [], [], next_vhost_id=1, next_queue_id=1)
 
 
 def change(path: Path, *changes: Change) -> Definitions:
@@ -70,7 +87,10 @@ def test_new_store_is_empty(path: Path) -> None:
 
 def test_rows_come_back_as_they_went_in(path: Path) -> None:
     found = change(path, *EVERYTHING)
-    assert found == Definitions([VHOST], [EXCHANGE], [QUEUE], [BINDING], [USER], [PERMISSION], 2, 2)
+    assert found == Definitions(
+        [VHOST], [EXCHANGE], [QUEUE], [BINDING], [USER], [PERMISSION], [POLICY], [PARAMETER], 2, 2
+    )
+    assert found.policies[0].is_operator is False
     assert [type(getattr(found.exchanges[0], field.name)) for field in fields(ExchangeRow)] == [
         field.type for field in fields(ExchangeRow)
     ]
@@ -92,6 +112,7 @@ def test_put_replaces_the_row_of_the_same_identity_alone(path: Path) -> None:
     renamed, password = VHostRow(1, "prod"), replace(USER, password_hash="new")
     exchange, queue = replace(EXCHANGE, type="fanout"), replace(QUEUE, auto_delete=True)
     permission = replace(PERMISSION, read="")
+    policy, parameter = replace(POLICY, pattern=""), replace(PARAMETER, value="{}")
     found = change(
         path,
         PutVHost(renamed),
@@ -100,9 +121,20 @@ def test_put_replaces_the_row_of_the_same_identity_alone(path: Path) -> None:
         PutBinding(BINDING),
         PutUser(password),
         PutPermission(permission),
+        PutPolicy(policy),
+        PutParameter(parameter),
     )
     assert found == Definitions(
-        [renamed], [exchange], [queue], [BINDING], [password], [permission], 2, 2
+        [renamed],
+        [exchange],
+        [queue],
+        [BINDING],
+        [password],
+        [permission],
+        [policy],
+        [parameter],
+        2,
+        2,
     )
 
 
@@ -151,7 +183,7 @@ def test_deleting_a_vhost_removes_all_in_it_but_no_user(path: Path) -> None:
     change(path, *EVERYTHING)
     other = ExchangeRow(2, "e", "direct", True, False, False)
     found = change(path, PutVHost(VHostRow(2, "two")), PutExchange(other), DeleteVHost(1))
-    assert found == Definitions([VHostRow(2, "two")], [other], [], [], [USER], [], 3, 2)
+    assert found == Definitions([VHostRow(2, "two")], [other], [], [], [USER], [], [], [], 3, 2)
 
 
 def test_deleting_a_user_removes_the_permissions_of_that_user(path: Path) -> None:
@@ -166,6 +198,38 @@ def test_permission_is_deleted_in_one_vhost(path: Path) -> None:
     found = change(path, *EVERYTHING, PutPermission(other), DeletePermission("guest", 1))
     assert found.permissions == [other]
     assert found.users == [USER]
+
+
+def test_operator_policy_is_another_than_the_policy_of_its_name(path: Path) -> None:
+    operator = replace(POLICY, is_operator=True)
+    found = change(path, *EVERYTHING, PutPolicy(operator))
+    assert set(found.policies) == {POLICY, operator}
+    assert change(path, DeletePolicy(1, "ttl", False)).policies == [operator]
+
+
+def test_parameter_is_deleted_by_component_vhost_and_name(path: Path) -> None:
+    others = [
+        replace(PARAMETER, component="user-limits"),
+        replace(PARAMETER, vhost_id=0),
+        replace(PARAMETER, name="guest"),
+    ]
+    change(path, *EVERYTHING, *map(PutParameter, others))
+    found = change(path, DeleteParameter("vhost-limits", 1, "limits"))
+    assert set(found.parameters) == set(others)
+
+
+def test_users_of_before_there_were_permissions_may_do_anything(path: Path) -> None:
+    change(path, PutVHost(VHOST), PutVHost(VHostRow(2, "two")), PutUser(USER))
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("DROP TABLE policies")
+        connection.execute("DROP TABLE parameters")
+        connection.execute("DELETE FROM _sqlite_migrations WHERE name = '_add_policies'")
+        connection.execute("PRAGMA user_version = 1")
+        connection.commit()
+    assert load(path).permissions == [
+        PermissionRow("guest", 1, ".*", ".*", ".*"),
+        PermissionRow("guest", 2, ".*", ".*", ".*"),
+    ]
 
 
 def test_ids_are_not_used_again_after_a_delete_and_a_restart(path: Path) -> None:
