@@ -3,10 +3,8 @@
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 
-from leveret.amqp.tables import Field, Table
+from leveret.amqp.tables import INTEGER_TAGS, Field, Table
 from leveret.exchanges.destination import Destination
-
-INTEGER_TAGS = frozenset("bBsuIilL")
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from leveret.amqp.properties import PropertyView
 from leveret.amqp.tables import Field, Table, type_name
 from leveret.exchanges.binding import Binding
 from leveret.exchanges.destination import Destination
+from leveret.exchanges.erlang import as_erlang
 from leveret.exchanges.exchange import Exchange
 
 X_MATCH = "x-match"
@@ -95,7 +96,7 @@ class HeadersExchange(Exchange):
 
 def _match_rule(arguments: Table) -> MatchRule:
     x_match = arguments.get(X_MATCH, Field("S", "all"))
-    text = _as_erlang(x_match.value)
+    text = as_erlang(x_match.value)
     if x_match.tag != "S":
         raise PreconditionFailed(
             f"Invalid x-match field type {type_name(x_match)} (value {text}); expected longstr"
@@ -106,20 +107,6 @@ def _match_rule(arguments: Table) -> MatchRule:
             f"Invalid x-match field value {text}; expected all, any, all-with-x, or any-with-x"
         )
     return rule
-
-
-def _as_erlang(value: object) -> str:
-    """As RabbitMQ prints the commoner kinds of value in its reply texts."""
-    match value:
-        case str():
-            return f'<<"{value}">>'
-        case bytes():
-            return f'<<"{value.decode("utf-8", "replace")}">>'
-        case bool():
-            return str(value).lower()
-        case None:
-            return "undefined"
-    return str(value)
 
 
 def _accepts(pattern: Field, header: Field | None) -> bool:

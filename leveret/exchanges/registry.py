@@ -5,11 +5,9 @@ from typing import NamedTuple
 
 from leveret.amqp.errors import PreconditionFailed
 from leveret.amqp.tables import Table
-from leveret.exchanges.direct import DirectExchange
+from leveret.exchanges.delayed import DelayedExchange
 from leveret.exchanges.exchange import Exchange
-from leveret.exchanges.fanout import FanoutExchange
-from leveret.exchanges.headers import HeadersExchange
-from leveret.exchanges.topic import TopicExchange
+from leveret.exchanges.immediate_types import IMMEDIATE_TYPES
 
 
 class PredeclaredExchange(NamedTuple):
@@ -21,8 +19,8 @@ class PredeclaredExchange(NamedTuple):
 
 
 EXCHANGE_TYPES: Mapping[str, type[Exchange]] = {
-    exchange_type.type_name: exchange_type
-    for exchange_type in (DirectExchange, FanoutExchange, TopicExchange, HeadersExchange)
+    **IMMEDIATE_TYPES,
+    DelayedExchange.type_name: DelayedExchange,
 }
 
 PREDECLARED = (

@@ -1,7 +1,7 @@
 """Router: from an exchange and a routing key to the queues, through the exchanges between."""
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from leveret.amqp.properties import PropertyView
 from leveret.exchanges.destination import Destination
@@ -29,7 +29,17 @@ class Router:
             found = exchange.destinations(routing_key, properties)
             if found or exchange.alternate_exchange is None:
                 return tuple(found)
-        return self._route_through(exchange, routing_key, properties)
+        return self._route_through(exchange, (routing_key,), properties)
+
+    def route_keys(
+        self, exchange: Exchange, routing_keys: Sequence[str], properties: PropertyView
+    ) -> tuple[Destination, ...]:
+        """The queues of a message with several routing keys, each once.
+
+        Every exchange on the way sees all keys, and hands over to its alternate exchange only if
+        none of them leads anywhere. An exchange that picks one destination goes by the first key.
+        """
+        return self._route_through(exchange, routing_keys, properties)
 
     def is_cacheable(self, exchange: Exchange) -> bool:
         """Whether the routing key alone decides: no exchange that can be reached uses properties.
@@ -48,7 +58,7 @@ class Router:
         return True
 
     def _route_through(
-        self, exchange: Exchange, routing_key: str, properties: PropertyView
+        self, exchange: Exchange, routing_keys: Sequence[str], properties: PropertyView
     ) -> tuple[Destination, ...]:
         queues: dict[Destination, None] = {}
         visited: set[Exchange] = set()
@@ -58,7 +68,7 @@ class Router:
             if current in visited:
                 continue
             visited.add(current)
-            found = current.destinations(routing_key, properties)
+            found = _destinations(current, routing_keys, properties)
             for destination in found:
                 if isinstance(destination, Exchange):
                     pending.append(destination)
@@ -73,3 +83,15 @@ class Router:
         name = exchange.alternate_exchange
         alternate = None if name is None else self._find_exchange(name)
         return () if alternate is None else (alternate,)
+
+
+def _destinations(
+    exchange: Exchange, routing_keys: Sequence[str], properties: PropertyView
+) -> Collection[Destination]:
+    if len(routing_keys) == 1 or exchange.picks_one:
+        return exchange.destinations(routing_keys[0], properties)
+    return dict.fromkeys(
+        destination
+        for key in routing_keys
+        for destination in exchange.destinations(key, properties)
+    )

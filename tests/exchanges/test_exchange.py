@@ -6,41 +6,59 @@ from leveret.amqp.errors import AccessRefused, PreconditionFailed
 from leveret.amqp.properties import NO_PROPERTIES
 from leveret.amqp.tables import Field, table_of
 from leveret.exchanges.binding import Binding
+from leveret.exchanges.deduplication import DeduplicationArguments
 from leveret.exchanges.default import DefaultExchange
+from leveret.exchanges.destination import Destination
 from leveret.exchanges.direct import DirectExchange
+from leveret.exchanges.exchange import Exchange
 from leveret.exchanges.fanout import FanoutExchange
 from leveret.exchanges.registry import EXCHANGE_TYPES, PREDECLARED, create_exchange
 
 TYPES = sorted(EXCHANGE_TYPES)
-HEADERS = table_of({"h": 1})
+REQUIRED = {
+    "x-delayed-message": {"x-delayed-type": "direct"},
+    "x-message-deduplication": {"x-cache-size": 5},
+}
+BINDING_KEYS = {"x-consistent-hash": "1", "x-local-random": ""}
+
+
+def declare(type_name: str, **arguments: object) -> Exchange:
+    return create_exchange(
+        type_name, "e", arguments=table_of(REQUIRED.get(type_name, {}) | arguments)
+    )
+
+
+def to(queue: Destination, type_name: str, **arguments: object) -> Binding:
+    """A binding that every message with the key `k` and the header h=1 goes through."""
+    return Binding("e", queue, BINDING_KEYS.get(type_name, "k"), table_of(arguments))
 
 
 @pytest.mark.parametrize("type_name", TYPES)
 def test_a_repeated_bind_is_no_second_binding(type_name, make_queue):
-    exchange = create_exchange(type_name, "e")
+    exchange = declare(type_name)
     queue = make_queue("q")
-    assert exchange.bind(Binding("e", queue, "k"))
-    assert not exchange.bind(Binding("e", queue, "k"))
-    assert list(exchange.bindings()) == [Binding("e", queue, "k")]
+    assert exchange.bind(to(queue, type_name))
+    assert not exchange.bind(to(queue, type_name))
+    assert list(exchange.bindings()) == [to(queue, type_name)]
     assert list(exchange.destinations("k", NO_PROPERTIES)) == [queue]
 
 
 @pytest.mark.parametrize("type_name", TYPES)
 def test_unbind_of_an_unknown_binding_is_false(type_name, make_queue):
-    exchange = create_exchange(type_name, "e")
+    exchange = declare(type_name)
     queue = make_queue("q")
-    assert not exchange.unbind(Binding("e", queue, "k"))
-    exchange.bind(Binding("e", queue, "k"))
-    assert not exchange.unbind(Binding("e", queue, "l"))
+    assert not exchange.unbind(to(queue, type_name))
+    exchange.bind(to(queue, type_name))
+    assert not exchange.unbind(to(queue, type_name, h=1))
     assert exchange.has_bindings
 
 
 @pytest.mark.parametrize("type_name", TYPES)
 def test_a_destination_stays_until_its_last_binding_goes(type_name, make_queue, with_headers):
     properties = with_headers(h=1)
-    exchange = create_exchange(type_name, "e")
+    exchange = declare(type_name)
     queue = make_queue("q")
-    bindings = [Binding("e", queue, "k"), Binding("e", queue, "k", HEADERS)]
+    bindings = [to(queue, type_name), to(queue, type_name, h=1)]
     for binding in bindings:
         assert exchange.bind(binding)
     assert list(exchange.destinations("k", properties)) == [queue]
@@ -55,16 +73,31 @@ def test_a_destination_stays_until_its_last_binding_goes(type_name, make_queue, 
 def test_unbind_destination_removes_all_bindings_to_it_and_no_other(
     type_name, make_queue, with_headers
 ):
-    properties = with_headers(h=1)
-    exchange = create_exchange(type_name, "e")
+    exchange = declare(type_name)
     gone, stays = make_queue("q"), make_queue("q")
-    bindings = [Binding("e", gone, "k"), Binding("e", gone, "l"), Binding("e", gone, "k", HEADERS)]
-    for binding in [*bindings, Binding("e", stays, "k")]:
+    bindings = [to(gone, type_name), to(gone, type_name, h=1), to(gone, type_name, h=2)]
+    for binding in [*bindings, to(stays, type_name)]:
         exchange.bind(binding)
     assert exchange.unbind_destination(gone) == bindings
-    assert list(exchange.bindings()) == [Binding("e", stays, "k")]
-    assert list(exchange.destinations("k", properties)) == [stays]
+    assert list(exchange.bindings()) == [to(stays, type_name)]
+    assert list(exchange.destinations("k", with_headers(h=1))) == [stays]
     assert exchange.unbind_destination(gone) == []
+
+
+@pytest.mark.parametrize("type_name", TYPES)
+def test_only_some_types_use_properties_or_pick_one(type_name):
+    exchange = declare(type_name)
+    picking = {"x-consistent-hash", "x-modulus-hash", "x-random", "x-local-random"}
+    assert exchange.picks_one == (type_name in picking)
+    assert exchange.uses_properties == (type_name in {"headers", "x-random", "x-local-random"})
+
+
+@pytest.mark.parametrize("type_name", TYPES)
+def test_any_type_can_delay_and_deduplicate(type_name):
+    arguments = {"x-delayed-exchange": True, "x-message-deduplication": True, "x-cache-size": 5}
+    exchange = declare(type_name, **arguments)
+    assert exchange.delays
+    assert exchange.deduplication == DeduplicationArguments(cache_size=5)
 
 
 def test_direct_routes_by_the_very_key(make_queue, bind):
@@ -137,19 +170,28 @@ def test_predeclared_exchanges_can_be_made():
     ]
 
 
-def test_only_alternate_exchange_names_the_alternate():
-    assert create_exchange("fanout", "e").alternate_exchange is None
-    arguments = table_of({"x-alternate-exchange": "ae"})
-    assert create_exchange("fanout", "e", arguments=arguments).alternate_exchange is None
+def test_alternate_exchange_in_both_spellings():
+    assert declare("fanout").alternate_exchange is None
+    assert declare("fanout", **{"alternate-exchange": "ae"}).alternate_exchange == "ae"
+    assert declare("fanout", **{"x-alternate-exchange": "ae"}).alternate_exchange == "ae"
+    both = {"alternate-exchange": "ae", "x-alternate-exchange": "other"}
+    assert declare("fanout", **both).alternate_exchange == "ae"
 
 
-def test_alternate_exchange_must_be_a_string():
+@pytest.mark.parametrize(
+    ("name", "field", "expected"),
+    [
+        ("alternate-exchange", Field("I", 5), "signedint"),
+        ("x-alternate-exchange", Field("t", True), "bool"),
+        ("x-delayed-exchange", Field("S", "true"), "longstr"),
+        ("x-message-deduplication", Field("l", 1), "long"),
+    ],
+)
+def test_arguments_of_the_wrong_type(name, field, expected):
     with pytest.raises(PreconditionFailed) as refused:
-        create_exchange(
-            "fanout", "e", vhost_name="v", arguments={"alternate-exchange": Field("I", 5)}
-        )
+        create_exchange("fanout", "e", vhost_name="v", arguments={name: field})
     assert refused.value.explanation == (
-        "invalid type 'signedint' for arg 'alternate-exchange' in exchange 'e' in vhost 'v'"
+        f"invalid type '{expected}' for arg '{name}' in exchange 'e' in vhost 'v'"
     )
 
 
@@ -191,3 +233,37 @@ def test_a_second_declare_must_ask_for_the_same(again, text):
 def test_other_arguments_may_differ_on_a_second_declare():
     exchange = create_exchange("fanout", "e", arguments=table_of({"a": 1}))
     exchange.check_equivalent(create_exchange("fanout", "e"))
+
+
+@pytest.mark.parametrize(
+    ("type_name", "first", "again"),
+    [
+        ("x-consistent-hash", {"hash-header": "a"}, {"hash-header": "b"}),
+        ("x-consistent-hash", {"hash-property": "message_id"}, {}),
+        ("x-recent-history", {}, {"x-recent-history-length": 5}),
+        ("x-delayed-message", {"x-delayed-type": "direct"}, {"x-delayed-type": "fanout"}),
+        (
+            "x-delayed-message",
+            {"x-delayed-type": "x-consistent-hash"},
+            {"x-delayed-type": "x-consistent-hash", "hash-header": "a"},
+        ),
+        ("x-message-deduplication", {"x-cache-size": 5}, {"x-cache-size": 6}),
+        ("topic", {"x-delayed-exchange": True}, {}),
+        ("topic", {"x-message-deduplication": True}, {}),
+        ("topic", {"x-alternate-exchange": "a"}, {"x-alternate-exchange": "b"}),
+    ],
+)
+def test_arguments_that_must_be_the_same_on_a_second_declare(type_name, first, again):
+    exchange = declare(type_name, **first)
+    exchange.check_equivalent(declare(type_name, **first))
+    name = next(name for name in {**first, **again} if first.get(name) != again.get(name))
+    with pytest.raises(PreconditionFailed, match=f"^inequivalent arg '{name}' for exchange 'e'"):
+        exchange.check_equivalent(declare(type_name, **again))
+
+
+def test_the_width_of_an_integer_may_differ_on_a_second_declare():
+    narrow, wide = (
+        create_exchange("x-recent-history", "e", arguments={"x-recent-history-length": field})
+        for field in (Field("b", 5), Field("l", 5))
+    )
+    narrow.check_equivalent(wide)

@@ -1,14 +1,18 @@
 """Router: exchange-to-exchange bindings, alternate exchanges and their cycles."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from leveret.amqp.properties import NO_PROPERTIES
 from leveret.amqp.tables import table_of
+from leveret.exchanges.binding import Binding
 from leveret.exchanges.direct import DirectExchange
 from leveret.exchanges.exchange import Exchange
 from leveret.exchanges.fanout import FanoutExchange
 from leveret.exchanges.registry import create_exchange
 from leveret.exchanges.router import Router
+from tests.exchanges.conftest import FakeQueue
 
 
 class VHost:
@@ -150,3 +154,64 @@ def test_cacheable_unless_headers_can_be_reached(vhost, bind):
         vhost.router.is_cacheable(exchange)
         for exchange in (headers, by_binding, by_alternate, outer, apart)
     ] == [False, False, False, False, True]
+
+
+def test_several_keys_lead_to_the_union(vhost, make_queue, bind):
+    exchange, behind = vhost.declare("direct", "e"), vhost.declare("topic", "behind")
+    one, two, far = make_queue("1"), make_queue("2"), make_queue("far")
+    bind(exchange, one, "a")
+    bind(exchange, one, "b")
+    bind(exchange, two, "b")
+    bind(exchange, behind, "c")
+    bind(behind, far, "b")
+    assert vhost.router.route_keys(exchange, ["a", "b"], NO_PROPERTIES) == (one, two)
+    # The exchange behind sees all keys, too.
+    assert vhost.router.route_keys(exchange, ["c", "b"], NO_PROPERTIES) == (one, two, far)
+    assert vhost.router.route_keys(exchange, ["d", "d"], NO_PROPERTIES) == ()
+    assert vhost.router.route_keys(exchange, ["a"], NO_PROPERTIES) == (one,)
+
+
+def test_alternate_only_if_no_key_leads_anywhere(vhost, make_queue, bind):
+    exchange = vhost.declare("direct", "e", alternate="ae")
+    alternate = vhost.declare("direct", "ae")
+    queue, lost = make_queue("q"), make_queue("lost")
+    bind(exchange, queue, "k")
+    bind(alternate, lost, "l")
+    assert vhost.router.route_keys(exchange, ["k", "l"], NO_PROPERTIES) == (queue,)
+    assert vhost.router.route_keys(exchange, ["m", "l"], NO_PROPERTIES) == (lost,)
+
+
+@pytest.mark.parametrize("type_name", ["x-consistent-hash", "x-modulus-hash", "x-random"])
+def test_an_exchange_that_picks_one_does_so_for_all_keys_together(
+    type_name, vhost, make_queue, bind
+):
+    exchange = vhost.declare(type_name, "e")
+    for number in range(8):
+        bind(exchange, make_queue(str(number)), "1")
+    keys = [str(number) for number in range(50)]
+    assert len(vhost.router.route_keys(exchange, keys, NO_PROPERTIES)) == 1
+    if type_name != "x-random":
+        assert vhost.router.route_keys(exchange, keys, NO_PROPERTIES) == vhost.router.route(
+            exchange, keys[0], NO_PROPERTIES
+        )
+
+
+@given(
+    bindings=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 6), st.sampled_from("ab"))),
+    alternates=st.lists(st.sampled_from([None, "0", "1", "2", "3", "4", "none"]), min_size=5),
+    keys=st.lists(st.sampled_from("abc"), min_size=1, max_size=3),
+)
+def test_one_key_given_in_any_way_leads_to_the_same(bindings, alternates, keys):
+    vhost = VHost()
+    nodes = [vhost.declare("direct", str(n), alternates[n]) for n in range(5)]
+    targets = [*nodes, FakeQueue("q"), FakeQueue("p")]
+    for source, target, key in bindings:
+        nodes[source].bind(Binding(str(source), targets[target], key))
+    for key in keys:
+        assert vhost.router.route(nodes[0], key, NO_PROPERTIES) == vhost.router.route_keys(
+            nodes[0], [key, key], NO_PROPERTIES
+        )
+    everywhere = set(vhost.router.route_keys(nodes[0], keys, NO_PROPERTIES))
+    if not any(alternates):
+        for key in keys:
+            assert everywhere >= set(vhost.router.route(nodes[0], key, NO_PROPERTIES))
