@@ -36,5 +36,9 @@ class OffsetOutOfRange(StorageError):
     """A read at an offset whose segment was deleted."""
 
 
+class DiskFull(StorageError):
+    """The file system or the quota has no room for a write, which was undone; try again later."""
+
+
 class LogFailed(StorageError):
     """A log that met an error while writing. It stays closed for writing until recovery."""

@@ -5,17 +5,19 @@ Every file of a log begins with 8 bytes, big endian:
 """
 
 import contextlib
+import errno
 import os
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from leveret.storage.errors import UnsupportedFormat
+from leveret.storage.errors import DiskFull, UnsupportedFormat
 
 FORMAT_VERSION = 1
 HEADER = struct.Struct(">4sHH")
 HEADER_SIZE = HEADER.size
 MAX_CHUNKS = os.sysconf("SC_IOV_MAX")
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
 def file_header(magic: bytes) -> bytes:
@@ -56,16 +58,21 @@ class LogFile:
     def append(self, chunks: Sequence[bytes | bytearray]) -> int:
         """Write *chunks* at the end in one system call and return the bytes written.
 
-        Raises OSError after the file was cut back to what it was.
+        Raises DiskFull or OSError after the file was cut back to what it was, and OSError if
+        that failed too: recovery then cuts the torn tail.
         """
         if self.size == 0:
             chunks = [file_header(self.magic), *chunks]
+        descriptor = self._descriptor()
         try:
-            written = _write_all(self._descriptor(), chunks, self.size)
-        except OSError:
-            # If this fails too, recovery cuts the torn tail.
-            with contextlib.suppress(OSError):
+            written = _write_all(descriptor, chunks, self.size)
+        except OSError as error:
+            try:
                 self.truncate(self.size)
+            except OSError:
+                raise error from None
+            if error.errno in NO_SPACE:
+                raise _disk_full(self.path, error) from error
             raise
         self.size += written
         self.dirty = True
@@ -92,8 +99,12 @@ class LogFile:
         return spare
 
     def reuse(self, spare: "LogFile") -> None:
-        """Write over the file that was set aside, from its beginning on. Raises OSError."""
-        spare.path.rename(self.path)
+        """Write over the file that was set aside, from its beginning on.
+
+        Raises DiskFull, OSError.
+        """
+        with needing_space(self.path):
+            spare.path.rename(self.path)
         self._fd, spare._fd = spare._descriptor(), -1
         self._is_reused = True
 
@@ -136,7 +147,8 @@ class LogFile:
 
     def _descriptor(self) -> int:
         if self._fd < 0:
-            self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+            with needing_space(self.path):
+                self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
         return self._fd
 
 
@@ -150,11 +162,31 @@ def _write_all(fd: int, chunks: Sequence[bytes | bytearray], position: int) -> i
     return total
 
 
+@contextlib.contextmanager
+def needing_space(path: Path) -> Iterator[None]:
+    """Raise DiskFull for *path* if the one system call within fails for lack of space."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in NO_SPACE:
+            raise _disk_full(path, error) from error
+        raise
+
+
+def _disk_full(path: Path, error: OSError) -> DiskFull:
+    return DiskFull(f"{path}: {error.strerror}")
+
+
 def make_directory(directory: Path) -> list[Path]:
     """Create *directory* with its parents; return the directories that gained an entry."""
-    missing = [path for path in (directory, *directory.parents) if not path.exists()]
+    changed = parents_of_missing(directory)
     directory.mkdir(parents=True, exist_ok=True)
-    return [path.parent for path in missing]
+    return changed
+
+
+def parents_of_missing(directory: Path) -> list[Path]:
+    """Return the directories that gain an entry when *directory* is made with its parents."""
+    return [path.parent for path in (directory, *directory.parents) if not path.exists()]
 
 
 def replace_file(path: Path, data: bytes) -> None:

@@ -71,14 +71,17 @@ class IndexFile:
             self._written = count
 
     def write(self, count: int) -> None:
-        """Bring the file up to the first *count* pairs."""
+        """Bring the file up to the first *count* pairs. Raises DiskFull, OSError."""
         pending = slice(self._written, count)
         pairs = zip(self._keys[pending], self._values[pending], strict=True)
         data = b"".join(self._entry.pack(*pair) for pair in pairs)
-        if data:
+        if not data:
+            return
+        try:
             self._file.append([data])
+        finally:
             self._file.close()
-            self._written = count
+        self._written = count
 
     def unwritten(self, count: int) -> int:
         """Return how many of the first *count* pairs the file lacks."""

@@ -6,6 +6,7 @@ runs in the loop's thread but `SyncWork.run`.
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from operator import attrgetter
@@ -13,8 +14,14 @@ from pathlib import Path
 
 from leveret.storage.batch import Batch
 from leveret.storage.disk_space import DiskSpace, give_back, remove_directory
-from leveret.storage.errors import LogFailed, OffsetOutOfRange
-from leveret.storage.files import HEADER_SIZE, LogFile, make_directory, sync_directory
+from leveret.storage.errors import DiskFull, LogFailed, OffsetOutOfRange
+from leveret.storage.files import (
+    HEADER_SIZE,
+    LogFile,
+    needing_space,
+    parents_of_missing,
+    sync_directory,
+)
 from leveret.storage.offset_set import clip_intervals, merge_intervals
 from leveret.storage.record import encode_batch, records_within, split_batch
 from leveret.storage.segment import Segment
@@ -142,8 +149,10 @@ class SegmentLog:
     def flush(self) -> int:
         """Write the appended batches, one write per segment, and return the bytes written.
 
-        Raises LogFailed, now and at every later call, if the files cannot be written. The log
-        then ends with the last segment that was written.
+        Raises DiskFull if there is no room for all of them: the others stay for the next call, and
+        what is behind `flushed_offset` cannot be read. Raises LogFailed, now and at every later
+        call, if the files cannot be written. The log then ends with the last segment that was
+        written.
         """
         if self._failure:
             raise LogFailed(self._failure)
@@ -151,10 +160,12 @@ class SegmentLog:
             return 0
         try:
             written = self._write_batches()
+        except DiskFull:
+            self._drop_written()
+            raise
         except OSError as error:
             raise self.fail(error) from error
         self._batches.clear()
-        self._written_bytes += written
         return written
 
     def take_written(self) -> int:
@@ -200,7 +211,9 @@ class SegmentLog:
         """Write the marks, one write per segment, and delete the segments that are spent.
 
         Returns whether states or deletions wait for a sync. The marked messages must have been
-        flushed: an entry must not reach the disk before its record. Raises LogFailed.
+        flushed: an entry must not reach the disk before its record. Raises LogFailed, and DiskFull
+        if there is no room for all of the marks: the others stay for the next call, and what is
+        spent has been deleted.
         """
         if self._failure:
             raise LogFailed(self._failure)
@@ -254,13 +267,15 @@ class SegmentLog:
         return LogFailed(self._failure)
 
     def close(self) -> None:
-        """Write what was appended and marked, and close the files. Raises LogFailed."""
+        """Write what was appended and marked, and close the files. Raises DiskFull, LogFailed."""
         try:
             if not self._failure:
-                self.flush()
-                self.flush_state()
-                self._write_index(lot_only=False)
-                self._active.log.trim()
+                try:
+                    self.flush()
+                finally:
+                    self._active.log.trim()
+                    self.flush_state()
+                    self._write_index(lot_only=False)
         finally:
             self.drop_spare()
             for segment in self._segments:
@@ -279,8 +294,18 @@ class SegmentLog:
         if self.directory.exists():
             self._space.sweep(remove_directory(self.directory))
 
+    def _drop_written(self) -> None:
+        """Keep of the appended batches what the active segment does not end with."""
+        end = self._active.next_offset
+        while self._batches[0].next_offset <= end:
+            del self._batches[0]
+        first = self._batches[0]
+        if first.first_offset < end:
+            self._batches[0] = split_batch(first, end - first.first_offset)[1]
+
     def _write_batches(self) -> int:
-        self._write_index(lot_only=True)
+        with suppress(DiskFull):  # it may lag
+            self._write_index(lot_only=True)
         if self._is_active_old():
             self._roll()
         limit = self._options.segment_bytes
@@ -320,10 +345,14 @@ class SegmentLog:
             return 0
         active = self._active
         if active.size == 0:
-            for directory in (*make_directory(self.directory), self.directory):
+            # Noted first, for a full disk may let only some of them be made.
+            for directory in (*parents_of_missing(self.directory), self.directory):
                 self._changed_directories[directory] = None
+            with needing_space(self.directory):
+                self.directory.mkdir(parents=True, exist_ok=True)
         written = active.append(batches, chunks)
         self._bytes_on_disk += written
+        self._written_bytes += written
         self._unsynced[active] = None
         return written
 
@@ -377,15 +406,21 @@ class SegmentLog:
                 self._touched[segment] = None
 
     def _write_states(self) -> None:
-        for segment in self._touched:
+        full: DiskFull | None = None
+        for segment in list(self._touched):
             before = segment.bytes_on_disk
-            if segment.is_spent:
-                self._delete_segment(segment)
-            else:
-                if segment.write_state():
+            try:
+                if segment.is_spent:
+                    self._delete_segment(segment)
+                elif segment.write_state():
                     self._unsynced_states[segment] = None
+            except DiskFull as error:
+                full = error  # the space may come from the segments behind it
+                continue
+            del self._touched[segment]
             self._bytes_on_disk += segment.bytes_on_disk - before
-        self._touched.clear()
+        if full is not None:
+            raise full
 
     def _delete_segment(self, segment: Segment) -> None:
         self._segments.remove(segment)

@@ -91,7 +91,7 @@ class Segment:
     def append(self, batches: Sequence[Batch], chunks: Sequence[bytes | bytearray]) -> int:
         """Write *batches*, encoded as *chunks*, and return the bytes written.
 
-        Raises OSError; the segment is then what it was before.
+        Raises DiskFull, OSError; the segment is then what it was before.
         """
         position = self.log.size or HEADER_SIZE
         if self.is_empty:
@@ -126,7 +126,7 @@ class Segment:
     def write_state(self) -> bool:
         """Append the noted states to the state log in one write; return whether there were any.
 
-        Raises OSError.
+        Raises DiskFull, which leaves them for the next call, and OSError.
         """
         if not self._entries:
             return False
@@ -135,7 +135,10 @@ class Segment:
         return True
 
     def write_index(self, durable_size: int) -> None:
-        """Write the index entries of the first *durable_size* bytes of the log. Raises OSError."""
+        """Write the index entries of the first *durable_size* bytes of the log.
+
+        Raises DiskFull, which leaves them for the next call, and OSError.
+        """
         count = self.index.count_below(durable_size)
         self.index.write(count)
         self.times.write(count)
@@ -150,8 +153,13 @@ class Segment:
         return self.index.unwritten(self.index.count_below(durable_size)) >= _INDEX_LOT
 
     def seal(self) -> None:
-        """Close the segment for writing and complete its indexes. Raises OSError."""
-        self.index.append(self.next_offset - self.base_offset, self.size)
+        """Close the segment for writing and complete its indexes.
+
+        Raises DiskFull, after which it may be called again, and OSError.
+        """
+        end = self.next_offset - self.base_offset, self.size
+        if self.index.last() != end:
+            self.index.append(*end)
         self.index.write(len(self.index))
         self.times.write(len(self.times))
         self.log.trim()

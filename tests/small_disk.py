@@ -1,0 +1,71 @@
+"""A disk that is full soon: a tmpfs of its own size, seen through the process that mounted it.
+
+No root is needed where users may make namespaces; elsewhere the tests that want one are skipped.
+"""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+MOUNT = "mount -t tmpfs -o size=$0,nr_inodes=$1 none /mnt && echo mounted && exec cat"
+
+
+class SmallDisk:
+    """An empty file system of a few KiB at `path`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._filler = path / "filler"
+
+    @property
+    def free_bytes(self) -> int:
+        found = os.statvfs(self.path)
+        return found.f_bavail * found.f_frsize
+
+    def fill(self, *, leave: int = 0) -> None:
+        """Take all the space but about *leave* bytes."""
+        with self._filler.open("ab", buffering=0) as file:
+            file.write(bytes(max(self.free_bytes - leave, 0)))
+
+    def clear(self) -> None:
+        """Remove everything."""
+        for path in self.path.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+
+    def free(self, size: int | None = None) -> None:
+        """Give back *size* bytes of what `fill` took, or all of it."""
+        found = self._filler.stat().st_size
+        os.truncate(self._filler, 0 if size is None else max(found - size, 0))
+
+
+@contextmanager
+def mounted(size_kib: int, *, files: int = 1000) -> Iterator[SmallDisk]:
+    """A small disk with room for so many *files* and directories, while the context lasts.
+
+    Skips the test where none can be had.
+    """
+    command = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", MOUNT]
+    try:
+        holder = subprocess.Popen(
+            [*command, f"{size_kib}k", str(files + 1)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+    except FileNotFoundError:
+        pytest.skip("no unshare here")
+    with holder:
+        assert holder.stdin is not None
+        assert holder.stdout is not None
+        if not holder.stdout.readline():
+            pytest.skip("this user may not mount a tmpfs")
+        yield SmallDisk(Path(f"/proc/{holder.pid}/root/mnt"))
+        holder.stdin.close()
