@@ -1,99 +1,192 @@
-"""Broker: the vhosts and users of one data directory."""
+"""Broker: the vhosts and users of one data directory, and who is connected."""
 
 import itertools
+import json
 import logging
+import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
+from leveret.amqp.errors import NotAllowed, PreconditionFailed
 from leveret.amqp.sasl import Credentials
-from leveret.broker.definitions import DefinitionLog, decode_arguments
+from leveret.broker.connections import Client, OpenConnections
+from leveret.broker.definitions import DefinitionLog
+from leveret.broker.limits import NodeLimits, UserLimits
+from leveret.broker.permissions import ALL_NAMES, Permissions
 from leveret.broker.queue_pool import QueuePool, StorageSettings
+from leveret.broker.restore import restore
 from leveret.broker.turn import Turn
 from leveret.broker.users import User, UserStore
 from leveret.broker.vhost import VHost
-from leveret.exchanges.destination import Destination
-from leveret.exchanges.registry import create_exchange
-from leveret.storage.changes import PutUser, PutVHost
-from leveret.storage.committer import Committer
-from leveret.storage.errors import StorageError
+from leveret.storage.changes import Change, DeleteVHost, PutPermission, PutUser, PutVHost
+from leveret.storage.committer import Committer, Waiter
 from leveret.storage.metadata import Definitions
-from leveret.storage.rows import BindingRow, VHostRow
+from leveret.storage.rows import PermissionRow, VHostRow
 
 logger = logging.getLogger(__name__)
 
 DEFAULT_VHOST = "/"
+NO_LIMITS = NodeLimits()
+NO_USER_LIMITS = UserLimits()
 
 
 class Broker:
     """Everything that clients can reach. Implements `LoginRules`."""
 
     def __init__(
-        self, directory: Path, settings: StorageSettings, committer: Committer, turn: Turn
+        self,
+        directory: Path,
+        settings: StorageSettings,
+        committer: Committer,
+        turn: Turn,
+        limits: NodeLimits = NO_LIMITS,
     ) -> None:
         self._directory = directory
+        self._limits = limits
         self._settings = settings
         self._committer = committer
         self.turn = turn
         self.vhosts: dict[str, VHost] = {}
         self.users = UserStore()
+        self.user_limits: dict[str, UserLimits] = {}
+        self.permissions: dict[tuple[str, str], Permissions] = {}
+        """By the names of user and vhost."""
+        self.connections = OpenConnections(limits)
+        self._vhost_ids = itertools.count(1)
         self._queue_ids = itertools.count(1)
 
+    # ---- start
+
     def open(self, definitions: Definitions) -> None:
-        """Bring back what *definitions* name; an empty database gets `/` and `guest`."""
+        """Bring back what *definitions* name; a new database gets `/` and `guest`."""
+        self._vhost_ids = itertools.count(definitions.next_vhost_id)
         self._queue_ids = itertools.count(definitions.next_queue_id)
-        if not definitions.vhosts:
-            row = VHostRow(definitions.next_vhost_id, DEFAULT_VHOST)
-            self._committer.change(PutVHost(row))
-            definitions.vhosts.append(row)
-        if not definitions.users:
-            guest = User.with_password("guest", "guest", ("administrator",))
-            self._committer.change(PutUser(guest.to_row()))
-            self.users.add(guest)
+        if definitions.next_vhost_id == 1:
+            self._add_defaults(definitions)
+        self._sweep(vhost.id for vhost in definitions.vhosts)
         for user_row in definitions.users:
             self.users.add(User.from_row(user_row))
         for vhost_row in definitions.vhosts:
-            self.vhosts[vhost_row.name] = self._open_vhost(vhost_row, definitions)
+            vhost, pool = self._new_vhost(vhost_row)
+            restore(vhost, pool, definitions)
+            self.vhosts[vhost.name] = vhost
+        vhost_names = {vhost.id: vhost.name for vhost in definitions.vhosts}
+        for row in definitions.permissions:
+            key = row.user, vhost_names[row.vhost_id]
+            self.permissions[key] = Permissions(*key, row.configure, row.write, row.read)
+        for parameter in definitions.parameters:
+            if parameter.component == UserLimits.component:
+                limits = UserLimits.parse(json.loads(parameter.value))
+                self.user_limits[parameter.name] = limits
 
-    def _open_vhost(self, row: VHostRow, definitions: Definitions) -> VHost:
+    def _add_defaults(self, definitions: Definitions) -> None:
+        vhost = VHostRow(next(self._vhost_ids), DEFAULT_VHOST)
+        guest = User.with_password("guest", "guest", ("administrator",)).to_row()
+        permission = PermissionRow(guest.name, vhost.id, ALL_NAMES, ALL_NAMES, ALL_NAMES)
+        definitions.vhosts.append(vhost)
+        definitions.users.append(guest)
+        definitions.permissions.append(permission)
+        for change in (PutVHost(vhost), PutUser(guest), PutPermission(permission)):
+            self.write(change)
+
+    def _sweep(self, known: Iterable[int]) -> None:
+        """Remove the directories of vhosts that the definitions do not name any more."""
+        vhosts = self._directory / "vhosts"
+        names = {str(vhost_id) for vhost_id in known}
+        for path in vhosts.iterdir() if vhosts.is_dir() else ():
+            if path.name not in names:
+                logger.info("removing what is left of a deleted vhost: %s", path.name)
+                shutil.rmtree(path)
+
+    def _new_vhost(self, row: VHostRow) -> tuple[VHost, QueuePool]:
         pool = QueuePool(
             self._directory / "vhosts" / str(row.id),
             self._settings,
             lambda: next(self._queue_ids),
         )
-        vhost = VHost(row.name, self.turn, DefinitionLog(self._committer, row.id), pool)
-        for exchange in definitions.exchanges:
-            if exchange.vhost_id == row.id:
-                vhost.exchanges[exchange.name] = create_exchange(
-                    exchange.type,
-                    exchange.name,
-                    vhost_name=row.name,
-                    durable=exchange.durable,
-                    auto_delete=exchange.auto_delete,
-                    internal=exchange.internal,
-                    arguments=decode_arguments(exchange.arguments),
-                )
-        queues = [queue for queue in definitions.queues if queue.vhost_id == row.id]
-        pool.sweep(queue.id for queue in queues)
-        for queue in queues:
-            try:
-                vhost.add_queue(pool.restore(queue))
-            except (OSError, StorageError) as error:
-                # The others are none the worse for it; its files stay for whoever repairs them.
-                stopped = pool.unopened(queue)
-                vhost.add_queue(stopped)
-                vhost.fail_queue(stopped, error)
-        for binding in definitions.bindings:
-            if binding.vhost_id == row.id:
-                _bind(vhost, binding)
-        return vhost
+        definitions = DefinitionLog(self._committer, row.id)
+        return VHost(row.name, self.turn, definitions, pool, self._check_exchange_limit), pool
+
+    # ---- vhosts and definitions
 
     def vhost(self, name: str) -> VHost | None:
         """The vhost called *name*."""
         return self.vhosts.get(name)
 
+    def add_vhost(self, name: str) -> VHost:
+        """Make a vhost; no user has permissions in it."""
+        row = VHostRow(next(self._vhost_ids), name)
+        self.write(PutVHost(row))
+        self.vhosts[name], _ = self._new_vhost(row)
+        return self.vhosts[name]
+
+    def delete_vhost(self, vhost: VHost) -> None:
+        """Remove a vhost with all that is in it; its connections are closed."""
+        for client in self.connections.in_vhost(vhost.name):
+            client.close(f"vhost '{vhost.name}' is deleted")
+        del self.vhosts[vhost.name]
+        for user_name, vhost_name in list(self.permissions):
+            if vhost_name == vhost.name:
+                del self.permissions[user_name, vhost_name]
+        for queue in list(vhost.queues.values()):
+            vhost.remove_queue(queue)
+        self.write(DeleteVHost(vhost.definitions.vhost_id))
+
+    def write(self, change: Change) -> None:
+        """Something durable changed."""
+        self._committer.change(change)
+
+    @property
+    def has_changes(self) -> bool:
+        """Is there a change that is not known to be on disk?"""
+        return self._committer.has_changes
+
+    def wait(self, waiter: Waiter) -> None:
+        """Tell *waiter* once all changes so far are on disk."""
+        self._committer.wait_for_changes(waiter)
+        self.turn.wait_for_commit()
+
+    def _check_exchange_limit(self, exchange_name: str, vhost_name: str) -> None:
+        limit = self._limits.exchanges
+        if limit and sum(len(vhost.exchanges) for vhost in self.vhosts.values()) >= limit:
+            raise PreconditionFailed(
+                f"cannot declare exchange '{exchange_name}' in vhost '{vhost_name}': "
+                f"exchange limit of {limit} is reached"
+            )
+
+    # ---- connections
+
     def authenticate(self, credentials: Credentials, *, is_loopback: bool) -> User:
         """The user with these credentials. Raises LoginRefusedReason."""
         username, password = credentials
         return self.users.authenticate(username, password, is_loopback=is_loopback)
+
+    def enter(self, session: Client, user: User, vhost_name: str) -> tuple[VHost, Permissions]:
+        """Let *session* into a vhost. Raises NotAllowed."""
+        self.connections.check_node()
+        vhost = self.vhosts.get(vhost_name)
+        if vhost is None:
+            raise NotAllowed(f"vhost {vhost_name} not found")
+        self.connections.check_vhost(user.name, vhost_name, vhost.limits)
+        self.connections.check_user(user.name, self._limits_of(user))
+        permissions = self.permissions.get((user.name, vhost_name))
+        if permissions is None:
+            raise NotAllowed(f"access to vhost '{vhost_name}' refused for user '{user.name}'")
+        self.connections.add(session, user.name, vhost_name)
+        return vhost, permissions
+
+    def leave(self, session: Client) -> None:
+        """*session* is gone, if it ever entered."""
+        self.connections.remove(session)
+
+    def check_channel(self, user: User) -> None:
+        """Raise NotAllowed if *user* must not open another channel."""
+        self.connections.check_channel(user.name, self._limits_of(user))
+
+    def _limits_of(self, user: User) -> UserLimits:
+        return self.user_limits.get(user.name, NO_USER_LIMITS)
+
+    # ---- failures and the end
 
     def queue_failed(self, queue: object, error: Exception) -> None:
         """A queue met an error that is its own: stop it, the broker goes on."""
@@ -115,15 +208,3 @@ class Broker:
         """Let go of all files. Whatever is not yet on disk is written first."""
         for vhost in self.vhosts.values():
             vhost.close()
-
-
-def _bind(vhost: VHost, row: BindingRow) -> None:
-    source = vhost.exchanges.get(row.source)
-    destination: Destination | None = (
-        vhost.exchanges.get(row.destination)
-        if row.destination_type == "exchange"
-        else vhost.queues.get(row.destination)
-    )
-    if source is None or destination is None:
-        return  # its queue was not opened
-    vhost.restore_binding(source, destination, row.routing_key, decode_arguments(row.arguments))

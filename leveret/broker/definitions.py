@@ -26,18 +26,18 @@ class DefinitionLog:
     Each method answers whether something durable changed; only then is there anything to wait for.
     """
 
-    __slots__ = ("_committer", "_vhost_id")
+    __slots__ = ("_committer", "vhost_id")
 
     def __init__(self, committer: Committer, vhost_id: int) -> None:
         self._committer = committer
-        self._vhost_id = vhost_id
+        self.vhost_id = vhost_id
 
     def exchange_declared(self, exchange: Exchange) -> bool:
         """An exchange was made."""
-        return exchange.durable and self._write(
+        return exchange.durable and self.write(
             PutExchange(
                 ExchangeRow(
-                    self._vhost_id,
+                    self.vhost_id,
                     exchange.name,
                     exchange.type_name,
                     exchange.durable,
@@ -50,16 +50,16 @@ class DefinitionLog:
 
     def exchange_deleted(self, exchange: Exchange) -> bool:
         """An exchange went, and its bindings with it."""
-        return exchange.durable and self._write(DeleteExchange(self._vhost_id, exchange.name))
+        return exchange.durable and self.write(DeleteExchange(self.vhost_id, exchange.name))
 
     def queue_declared(self, queue: ClassicQueue) -> bool:
         """A queue was made."""
         declaration = queue.declaration
-        return declaration.is_durable and self._write(
+        return declaration.is_durable and self.write(
             PutQueue(
                 QueueRow(
                     queue.id,
-                    self._vhost_id,
+                    self.vhost_id,
                     queue.name,
                     "classic",
                     declaration.durable,
@@ -72,15 +72,15 @@ class DefinitionLog:
 
     def queue_deleted(self, queue: ClassicQueue) -> bool:
         """A queue went, and its bindings with it."""
-        return queue.declaration.is_durable and self._write(DeleteQueue(queue.id))
+        return queue.declaration.is_durable and self.write(DeleteQueue(queue.id))
 
     def bound(self, source: Exchange, binding: Binding) -> bool:
         """A binding was made."""
-        return is_durable(source, binding) and self._write(PutBinding(self._row(binding)))
+        return is_durable(source, binding) and self.write(PutBinding(self._row(binding)))
 
     def unbound(self, source: Exchange, binding: Binding) -> bool:
         """A binding went."""
-        return is_durable(source, binding) and self._write(DeleteBinding(self._row(binding)))
+        return is_durable(source, binding) and self.write(DeleteBinding(self._row(binding)))
 
     @property
     def is_pending(self) -> bool:
@@ -94,7 +94,7 @@ class DefinitionLog:
     def _row(self, binding: Binding) -> BindingRow:
         destination = binding.destination
         return BindingRow(
-            self._vhost_id,
+            self.vhost_id,
             binding.source,
             destination.name,
             "exchange" if isinstance(destination, Exchange) else "queue",
@@ -102,7 +102,8 @@ class DefinitionLog:
             encode_table(binding.arguments),
         )
 
-    def _write(self, change: Change) -> bool:
+    def write(self, change: Change) -> bool:
+        """Something else was set for the vhost."""
         self._committer.change(change)
         return True
 

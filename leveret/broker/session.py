@@ -21,7 +21,6 @@ from leveret.amqp.errors import (
     HardError,
     InternalError,
     LoginRefused,
-    NotAllowed,
     SoftError,
 )
 from leveret.amqp.methods import build_method
@@ -31,7 +30,9 @@ from leveret.amqp.sasl import Credentials, MalformedResponse, parse_amqplain, pa
 from leveret.amqp.tables import Field, Table, table_of
 from leveret.amqp.tuning import Tuning
 from leveret.broker.channel_session import ChannelSession
+from leveret.broker.connections import NODE_NAME
 from leveret.broker.handlers import HANDLERS
+from leveret.broker.permissions import Permissions
 from leveret.broker.turn import Turn
 from leveret.broker.users import LoginRefusedReason, User
 from leveret.broker.vhost import VHost
@@ -51,7 +52,7 @@ SERVER_PROPERTIES = table_of(
             "authentication_failure_close": True,
             "per_consumer_qos": True,
         },
-        "cluster_name": f"leveret@{platform.node()}",
+        "cluster_name": NODE_NAME,
         "copyright": "the leveret authors",
         "information": "Apache License 2.0",
         "platform": f"Python {platform.python_version()}",
@@ -77,13 +78,19 @@ class Transport(Protocol):
 
 
 class LoginRules(Protocol):
-    """Who may log in, and which vhosts there are."""
+    """Who may log in, and what for."""
 
     def authenticate(self, credentials: Credentials, *, is_loopback: bool) -> User:
         """The user with these credentials. Raises LoginRefusedReason."""
 
-    def vhost(self, name: str) -> VHost | None:
-        """The vhost called *name*."""
+    def enter(self, session: "Session", user: User, vhost_name: str) -> tuple[VHost, Permissions]:
+        """Let *session* into a vhost. Raises NotAllowed."""
+
+    def leave(self, session: "Session") -> None:
+        """*session* is gone, if it ever entered."""
+
+    def check_channel(self, user: User) -> None:
+        """Raise NotAllowed if *user* must not open another channel."""
 
 
 class Session:
@@ -92,6 +99,7 @@ class Session:
     __slots__ = (
         "_capabilities",
         "_mechanism",
+        "_permissions",
         "_rules",
         "_transport",
         "_turn",
@@ -127,10 +135,27 @@ class Session:
         self.is_loopback = is_loopback
         self.user: User | None = None
         self.vhost: VHost | None = None
+        self._permissions: Permissions | None = None
         self.output_size = 0
         self.blocked_output = False
         self._capabilities: Table = {}
         self._mechanism = ""
+
+    @property
+    def permissions(self) -> Permissions:
+        """What the user may do in the vhost."""
+        assert self._permissions is not None
+        return self._permissions
+
+    @property
+    def state(self) -> str:
+        """RabbitMQ's word for what the connection is doing."""
+        return self.connection.state.value
+
+    @property
+    def channel_count(self) -> int:
+        """How many channels are open."""
+        return len(self.connection.channels)
 
     # ---- in, out
 
@@ -264,15 +289,15 @@ class Session:
 
     def open(self, virtual_host: str) -> None:
         """Enter a vhost."""
-        self.vhost = self._rules.vhost(virtual_host)
-        if self.vhost is None:
-            raise NotAllowed(f"vhost {virtual_host} not found")
         assert self.user is not None
+        self.vhost, self._permissions = self._rules.enter(self, self.user, virtual_host)
         logger.info("connected: peer=%s user=%s vhost=%s", self.peer, self.user.name, virtual_host)
 
     def open_channel(self, number: int) -> ChannelReceiver:
         """Make the broker's side of a channel."""
         assert self.vhost is not None
+        assert self.user is not None
+        self._rules.check_channel(self.user)
         return ChannelSession(number, self, self.vhost, self._turn, HANDLERS)
 
     def update_secret(self, method: Method) -> None:
@@ -280,6 +305,7 @@ class Session:
 
     def closed(self) -> None:
         """Remove the exclusive queues."""
+        self._rules.leave(self)
         if self.vhost is not None:
             self.vhost.release(self)
 

@@ -8,18 +8,21 @@ what another connection has just made.
 import base64
 import logging
 import secrets
+from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
 from leveret.amqp.errors import AccessRefused, NotFound, PreconditionFailed, ResourceLocked
 from leveret.amqp.tables import Table
 from leveret.broker.definitions import DefinitionLog, is_durable
+from leveret.broker.limits import VHostLimits
+from leveret.broker.policies import PolicySet
 from leveret.broker.routes import RouteTable
 from leveret.broker.turn import Turn
 from leveret.exchanges.binding import Binding
 from leveret.exchanges.default import DefaultExchange
 from leveret.exchanges.destination import Destination
-from leveret.exchanges.exchange import Exchange
+from leveret.exchanges.exchange import ALTERNATE_EXCHANGE, Exchange
 from leveret.exchanges.registry import PREDECLARED, create_exchange
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.consumers import Consumer
@@ -39,15 +42,27 @@ class QueueFactory(Protocol):
 
 
 class VHost:
-    """The exchanges, queues and bindings of one virtual host."""
+    """The exchanges, queues and bindings of one virtual host.
+
+    *check_exchange_limit* is given the names of a new exchange and of the vhost and raises
+    PreconditionFailed if the broker may not have another one.
+    """
 
     def __init__(
-        self, name: str, turn: Turn, definitions: DefinitionLog, queue_factory: QueueFactory
+        self,
+        name: str,
+        turn: Turn,
+        definitions: DefinitionLog,
+        queue_factory: QueueFactory,
+        check_exchange_limit: Callable[[str, str], None],
     ) -> None:
         self.name = name
         self.turn = turn
         self.definitions = definitions
+        self.policies = PolicySet()
+        self.limits = VHostLimits()
         self._queue_factory = queue_factory
+        self._check_exchange_limit = check_exchange_limit
         self.queues: dict[str, ClassicQueue] = {}
         self._exclusive: dict[object, dict[ClassicQueue, None]] = {}
         self.exchanges: dict[str, Exchange] = {"": DefaultExchange(self.queues)}
@@ -96,9 +111,16 @@ class VHost:
         if current is not None:
             current.check_equivalent(exchange)
             return current.durable and self.definitions.is_pending
+        self._check_exchange_limit(name, self.name)
         self.exchanges[name] = exchange
+        self._configure_exchange(exchange)
         self.routes.changed()
         return self.definitions.exchange_declared(exchange)
+
+    def _configure_exchange(self, exchange: Exchange) -> None:
+        # A declaration comes before a policy. The default exchange has no alternate.
+        if exchange.name and ALTERNATE_EXCHANGE not in exchange.arguments:
+            exchange.alternate_exchange = self.policies.alternate_exchange(exchange.name)
 
     def delete_exchange(self, name: str, *, if_unused: bool) -> bool:
         """Remove the exchange and all bindings from and to it; a missing one is fine."""
@@ -170,9 +192,18 @@ class VHost:
             return self.queue(declaration.name, owner), is_pending
         elif declaration.name.startswith(RESERVED_PREFIX):
             raise AccessRefused(f"queue name '{declaration.name}' contains reserved prefix 'amq.*'")
+        self._check_queue_limit(declaration.name)
         queue = self._queue_factory.create(declaration, owner if declaration.exclusive else None)
         self.add_queue(queue)
         return queue, self.definitions.queue_declared(queue)
+
+    def _check_queue_limit(self, name: str) -> None:
+        limit = self.limits.max_queues
+        if limit is not None and len(self.queues) >= limit:
+            raise PreconditionFailed(
+                f"cannot declare queue '{name}': queue limit in vhost '{self.name}' ({limit}) "
+                "is reached"
+            )
 
     def add_queue(self, queue: ClassicQueue) -> None:
         """Enter a queue into the pool."""
@@ -292,6 +323,15 @@ class VHost:
     def _drop_exchange_if_unused(self, exchange: Exchange) -> None:
         if exchange.auto_delete and not exchange.has_bindings:
             self._remove_exchange(exchange)
+
+    # ---- policies
+
+    def use_policies(self, policies: PolicySet) -> None:
+        """Go by *policies* from now on, with what exists as well."""
+        self.policies = policies
+        for exchange in self.exchanges.values():
+            self._configure_exchange(exchange)
+        self.routes.changed()
 
     # ---- end
 
