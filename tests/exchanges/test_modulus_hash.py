@@ -14,8 +14,8 @@ from tests.exchanges.conftest import FakeQueue
 KEYS = [str(number) for number in range(1000)]
 
 
-def names(exchange: ModulusHashExchange) -> list[list[str]]:
-    return [[found.name for found in exchange.destinations(key, NO_PROPERTIES)] for key in KEYS]
+def names(exchange: ModulusHashExchange, keys: list[str]) -> list[list[str]]:
+    return [[found.name for found in exchange.destinations(key, NO_PROPERTIES)] for key in keys]
 
 
 def test_nothing_bound():
@@ -27,7 +27,7 @@ def test_each_binding_gets_as_much(make_queue, bind):
     twice, once, behind = make_queue("twice"), make_queue("once"), FanoutExchange("behind")
     for queue, key in ((twice, "a"), (twice, "b"), (once, ""), (behind, "")):
         bind(exchange, queue, key)
-    counts = Counter(name for found in names(exchange) for name in found)
+    counts = Counter(name for found in names(exchange, KEYS) for name in found)
     assert counts.total() == len(KEYS)
     # Five standard deviations, at most, with these keys.
     assert abs(counts["twice"] - 500) < 80
@@ -53,4 +53,4 @@ def test_the_order_of_binding_does_not_count(bindings, order):
     for name, key in bindings:
         second.bind(Binding("e", queues[name], key))
     second.unbind(passing)
-    assert names(first) == names(second)
+    assert names(first, KEYS[:50]) == names(second, KEYS[:50])
