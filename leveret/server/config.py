@@ -19,6 +19,7 @@ from leveret.server.option_kinds import (
     Folder,
     Integer,
     Kind,
+    Share,
     Size,
     Text,
     format_size,
@@ -149,6 +150,38 @@ class Config:
         default=128 * MIB,
         metadata=_about(
             "amqp.max_message_size", Size(1, 512 * MIB), "Largest message body that is accepted."
+        ),
+    )
+    disk_free_limit: int = field(
+        default=256 * MIB,
+        metadata=_about(
+            "alarms.disk_free_limit",
+            Size(0, 1024 * TIB),
+            "Free disk space below which publishers have to wait; 0 for never.",
+        ),
+    )
+    disk_free_hard_limit: int = field(
+        default=64 * MIB,
+        metadata=_about(
+            "alarms.disk_free_hard_limit",
+            Size(0, 1024 * TIB),
+            "The same below which messages with confirms are refused; at most disk_free_limit.",
+        ),
+    )
+    memory_high_watermark: float = field(
+        default=0.6,
+        metadata=_about(
+            "alarms.memory_high_watermark",
+            Share(Size(16 * MIB, TIB)),
+            "Memory of the broker above which publishers have to wait.",
+        ),
+    )
+    memory_hard_limit: float = field(
+        default=0.8,
+        metadata=_about(
+            "alarms.memory_hard_limit",
+            Share(Size(16 * MIB, TIB)),
+            "The same above which messages with confirms are refused.",
         ),
     )
     log_level: LogLevel = field(

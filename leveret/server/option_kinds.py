@@ -100,6 +100,28 @@ class Size:
 
 
 @dataclass(frozen=True, slots=True)
+class Share:
+    """A fraction of a whole, with a point, or a size: 0.6 or "2GiB"."""
+
+    size: Size
+
+    @property
+    def expectation(self) -> str:
+        """Both ranges."""
+        return f"a fraction up to 1.0, or {self.size.expectation}"
+
+    def parse(self, value: object) -> float:
+        """The fraction as a float, or the size in bytes as an int."""
+        if isinstance(value, str) and re.fullmatch("[01]?\\.[0-9]{1,9}", value):
+            value = float(value)
+        if not isinstance(value, float):
+            return self.size.parse(value)
+        if not 0 < value <= 1:
+            raise ValueError(value)
+        return value
+
+
+@dataclass(frozen=True, slots=True)
 class Choice(Generic[E]):
     """One word of an enumeration."""
 

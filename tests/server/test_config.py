@@ -198,6 +198,32 @@ def test_log_level_is_a_word() -> None:
     assert config.log_level is LogLevel.DEBUG
 
 
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [
+        ("0.4", 0.4),
+        (".25", 0.25),
+        ("1.0", 1.0),
+        ("2GiB", 2048 * MIB),
+        ("67108864", 64 * MIB),
+        (64 * MIB, 64 * MIB),
+        (0.5, 0.5),
+    ],
+)
+def test_memory_is_a_fraction_or_a_size(written: object, value: float) -> None:
+    limit = load_config(None, {}, {"memory_high_watermark": written}).memory_high_watermark
+    assert limit == value
+    assert type(limit) is type(value)
+
+
+@pytest.mark.parametrize("written", ["1", "1.1", "0.0", "60%", "-0.5", "1MiB", 1.5, -0.1, True])
+def test_other_shares_of_memory_are_refused(written: object) -> None:
+    assert message(arguments={"memory_high_watermark": written}) == (
+        "command line: --memory-high-watermark: expected a fraction up to 1.0, "
+        f"or a size from 16MiB to 1TiB, got {written!r}"
+    )
+
+
 def test_document_lists_every_option_as_it_is() -> None:
     rows = [
         "| in the file | on the command line | default | values | what it is |",
