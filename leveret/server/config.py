@@ -27,6 +27,7 @@ from leveret.server.option_kinds import (
 from leveret.storage.committer import SyncPolicy
 
 VARIABLE_PREFIX = "LEVERET_"
+COUNT_MAX = 1_000_000_000
 
 
 class ConfigError(Exception):
@@ -128,6 +129,31 @@ class Config:
         default=2047,
         metadata=_about(
             "amqp.channel_max", Integer(1, 2047), "Channels that one connection may have open."
+        ),
+    )
+    connection_max: int = field(
+        default=0,
+        metadata=_about(
+            "amqp.connection_max",
+            Integer(0, COUNT_MAX),
+            "Connections that may be open at a time; 0 for no limit.",
+        ),
+    )
+    channel_max_per_node: int = field(
+        default=0,
+        metadata=_about(
+            "amqp.channel_max_per_node",
+            Integer(0, COUNT_MAX),
+            "Channels that all connections together may have open; 0 for no limit.",
+        ),
+    )
+    exchange_max: int = field(
+        default=0,
+        metadata=_about(
+            "amqp.exchange_max",
+            Integer(0, COUNT_MAX),
+            "Exchanges that all vhosts together may have, their seven own ones included; "
+            "0 for no limit.",
         ),
     )
     heartbeat_s: int = field(
