@@ -16,11 +16,18 @@ MOUNT = "mount -t tmpfs -o size=$0,nr_inodes=$1 none /mnt && echo mounted && exe
 
 
 class SmallDisk:
-    """An empty file system of a few KiB at `path`."""
+    """An empty file system of a few KiB at `path`.
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._filler = path / "filler"
+    The path has a link in it that only the kernel can follow. A program that resolves links itself,
+    as SQLite does, is run with the command `inside` in front of it and finds the disk at `INSIDE`.
+    """
+
+    INSIDE = Path("/mnt")
+
+    def __init__(self, holder: int) -> None:
+        self.path = Path(f"/proc/{holder}/root/mnt")
+        self.inside = ["nsenter", f"--target={holder}", "--user", "--mount"]
+        self._filler = self.path / "filler"
 
     @property
     def free_bytes(self) -> int:
@@ -67,5 +74,5 @@ def mounted(size_kib: int, *, files: int = 1000) -> Iterator[SmallDisk]:
         assert holder.stdout is not None
         if not holder.stdout.readline():
             pytest.skip("this user may not mount a tmpfs")
-        yield SmallDisk(Path(f"/proc/{holder.pid}/root/mnt"))
+        yield SmallDisk(holder.pid)
         holder.stdin.close()

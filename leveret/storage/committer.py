@@ -9,14 +9,17 @@ policy comes after the definitions that it builds upon: a queue that a kill can 
 confirmed messages along.
 """
 
+import logging
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
-from leveret.storage.errors import StorageError
+from leveret.storage.errors import DiskFull, StorageError
 
 if TYPE_CHECKING:
     from leveret.storage.changes import Change
+
+logger = logging.getLogger(__name__)
 
 Waiter = Callable[[Exception | None], None]
 """Called in the loop thread once all is durable, or with the error that prevents it."""
@@ -63,17 +66,17 @@ class ChangeSink(Protocol):
     """The definitions database."""
 
     def apply(self, changes: Sequence["Change"]) -> None:
-        """Make *changes* durable in one transaction."""
+        """Make *changes* durable in one transaction. Raises DiskFull if that may work later."""
 
 
 class CommitBatch:
     """One sync: what to make durable, and who is told.
 
     `changes` are those that are not known to be durable: none are left once they have been applied.
-    `size` are the bytes of messages that are being synced.
+    `waiters` are those who have not been told, `size` the bytes of messages that are being synced.
     """
 
-    __slots__ = ("_error", "_failed", "_jobs", "_sink", "_waiters", "changes", "size")
+    __slots__ = ("_error", "_failed", "_jobs", "_sink", "changes", "size", "waiters")
 
     def __init__(
         self,
@@ -87,7 +90,7 @@ class CommitBatch:
         self._jobs = jobs
         self._failed = failed
         self._sink = sink
-        self._waiters = waiters
+        self.waiters = waiters
         self.changes = changes
         self.size = size
         self._error: Exception | None = failed[0][1] if failed else None
@@ -109,6 +112,8 @@ class CommitBatch:
             try:
                 self._sink.apply(self.changes)
                 self.changes = []
+            except DiskFull as error:
+                logger.warning("definitions wait for disk space: %s", error)
             except Exception as error:  # whatever SQLite says, the waiters must hear of it
                 self._error = error
 
@@ -116,13 +121,16 @@ class CommitBatch:
         """Stop the logs that failed and tell the waiters; answers the errors of logs. Loop thread.
 
         One failed file fails every waiter of the batch: which of them could do without it is not
-        known, and a confirm must not be a guess.
+        known, and a confirm must not be a guess. While there is no room for the definitions, all
+        wait for the next batch.
         """
         self.size = 0
         for log, error in self._failed:
             log.fail(error)
-        for waiter in self._waiters:
-            waiter(self._error)
+        if self._error is not None or not self.changes:
+            waiters, self.waiters = self.waiters, []
+            for waiter in waiters:
+                waiter(self._error)
         return [error for _, error in self._failed]
 
 
@@ -210,9 +218,8 @@ class Committer:
             else:
                 jobs.append((log, job))
         changes = self._last.changes + self._changes
-        self._last = CommitBatch(
-            jobs, failed, changes, self._sink, self._waiters, self._unsynced_bytes
-        )
+        waiters = self._last.waiters + self._waiters
+        self._last = CommitBatch(jobs, failed, changes, self._sink, waiters, self._unsynced_bytes)
         self._unsynced_bytes = 0
         self._changes = []
         self._waiters = []

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from leveret.storage.changes import Change
 from leveret.storage.data_directory import DataDirectoryError
+from leveret.storage.errors import DiskFull
 from leveret.storage.rows import (
     TABLES,
     BindingRow,
@@ -86,13 +87,18 @@ class MetadataStore:
     def apply(self, changes: Sequence[Change]) -> None:
         """Make *changes* in order in one transaction, durable on return.
 
-        Raises sqlite3.Error, for instance on a full disk; then none of them has been made.
+        Raises DiskFull, sqlite3.Error; then none of them has been made.
         """
-        with self._connection as connection:
-            connection.execute("BEGIN IMMEDIATE")
-            for change in changes:
-                for sql, values in change.statements():
-                    connection.execute(sql, values)
+        try:
+            with self._connection as connection:
+                connection.execute("BEGIN IMMEDIATE")
+                for change in changes:
+                    for sql, values in change.statements():
+                        connection.execute(sql, values)
+        except sqlite3.OperationalError as error:
+            if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+                raise DiskFull(f"{self._path}: {error}") from error
+            raise
 
     def close(self) -> None:
         """Close the file. The store cannot be used any more."""

@@ -6,6 +6,7 @@ import pytest
 
 from leveret.storage.changes import Change, DeleteQueue
 from leveret.storage.committer import CommitBatch, Committer, SyncPolicy, Waiter
+from leveret.storage.errors import DiskFull
 
 CHANGE = DeleteQueue(1)
 
@@ -268,6 +269,38 @@ def test_refused_definitions_are_tried_again_in_their_order(sink: Sink, told: To
     assert told.answers["again"] is None
     committer.wait(told.waiter("free"))
     assert len(committer.take_due()) == 1
+
+
+def test_all_wait_for_definitions_that_find_no_room(sink: Sink, told: Told) -> None:
+    committer = always(sink)
+    sink.error = DiskFull("no room")
+    committer.change(DeleteQueue(1))
+    committer.wait_for_changes(told.waiter("declare"))
+    committer.wait(told.waiter("confirm"))
+    commit(committer)
+    assert not committer.is_waited_for, "trying without an end would keep the disk busy"
+    commit(committer)
+    assert told.answers == {}
+    sink.error = None
+    committer.change(DeleteQueue(2))
+    committer.wait_for_changes(told.waiter("later"))
+    commit(committer)
+    assert sink.applied == [[DeleteQueue(1), DeleteQueue(2)]]
+    assert told.answers == {"declare": None, "confirm": None, "later": None}
+    assert list(told.answers) == ["declare", "confirm", "later"]
+
+
+def test_who_waits_for_room_hears_of_a_log_that_failed(sink: Sink, told: Told) -> None:
+    committer = always(sink)
+    sink.error = DiskFull("no room")
+    committer.change(CHANGE)
+    committer.wait_for_changes(told.waiter("declare"))
+    commit(committer)
+    error = OSError("torn")
+    committer.touch(Log(Job(error)))
+    committer.wait(told.waiter("confirm"))
+    commit(committer)
+    assert told.answers == {"declare": error, "confirm": error}
 
 
 def test_a_policy_does_not_need_the_database() -> None:

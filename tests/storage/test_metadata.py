@@ -40,6 +40,7 @@ from leveret.storage.rows import (
     UserRow,
     VHostRow,
 )
+from tests.small_disk import mounted
 
 VHOST = VHostRow(1, "/")
 EXCHANGE = ExchangeRow(1, "orders", "topic", True, False, True, b"\x00\xff")
@@ -315,3 +316,38 @@ def test_file_that_cannot_be_opened_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(DataDirectoryError) as error:
         MetadataStore(tmp_path)
     assert str(error.value) == f"{tmp_path} cannot be read: unable to open database file"
+
+
+FILL_AND_APPLY = """
+import sys
+from pathlib import Path
+from leveret.storage.changes import PutQueue
+from leveret.storage.errors import DiskFull
+from leveret.storage.metadata import MetadataStore
+from leveret.storage.rows import QueueRow
+
+def put(first, last):
+    store.apply([PutQueue(QueueRow(i, 1, 300 * "x" + str(i), "t", 1, 0)) for i in (first, last)])
+
+store = MetadataStore(Path(sys.argv[1]) / "metadata.sqlite")
+put(1, 2)
+refused = 3
+try:
+    while True:
+        put(refused, refused + 1)
+        refused += 2
+except DiskFull as error:
+    assert "metadata.sqlite: database or disk is full" in str(error), error
+(Path(sys.argv[1]) / "filler").unlink()
+assert [row.id for row in store.load().queues] == list(range(1, refused))
+put(refused, refused + 1)
+assert len(store.load().queues) == refused + 1
+store.close()
+"""
+
+
+def test_a_full_disk_refuses_changes_for_the_time_being() -> None:
+    with mounted(512) as disk:
+        disk.fill(leave=200_000)
+        program = [sys.executable, "-c", FILL_AND_APPLY, str(disk.INSIDE)]
+        subprocess.run([*disk.inside, *program], check=True)
