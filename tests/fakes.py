@@ -1,6 +1,6 @@
 """Small stand-ins, each written against one of our protocols."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from leveret.queues.consumers import UNLIMITED, Consumer
@@ -28,7 +28,7 @@ class FakeOutlet:
         return self.shared_prefetch > 0
 
     def deliver(
-        self, consumer: Consumer, batch: Batch, offsets: range, *, redelivered: bool
+        self, consumer: Consumer, batch: Batch, offsets: Sequence[int], *, redelivered: bool
     ) -> None:
         for offset, payload in zip(offsets, batch.payloads, strict=True):
             self.delivered.append((consumer, offset, payload, redelivered))
@@ -64,9 +64,19 @@ class FakeLoop:
 
     def __init__(self) -> None:
         self.callbacks: list[Callable[[], None]] = []
+        self.timers: list[Callable[[], None]] = []
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         self.callbacks.append(callback)
+
+    def call_later(self, delay_s: float, callback: Callable[[], None]) -> None:
+        self.timers.append(callback)
+
+    def expire(self) -> None:
+        """All timers go off."""
+        timers, self.timers = self.timers, []
+        for callback in timers:
+            callback()
 
     def run(self) -> None:
         """Run what is scheduled, and what that schedules."""

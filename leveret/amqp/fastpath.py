@@ -193,6 +193,11 @@ def encode_ack(channel: int, tag: int, *, multiple: bool) -> bytes:
     return _ACK_OUT.pack(1, channel, 13, 0x003C0050, tag, multiple, FRAME_END)
 
 
+def encode_nack(channel: int, tag: int, *, multiple: bool) -> bytes:
+    """A basic.nack frame: the broker refuses *tag*, and with *multiple* all before it."""
+    return _ACK_OUT.pack(1, channel, 13, 0x003C0078, tag, multiple, FRAME_END)
+
+
 def encode_deliver_prefix(channel: int, consumer_tag: bytes, head_length: int) -> bytes:
     """What stands before the delivery tag in a basic.deliver of a message with such a head."""
     size = 4 + 1 + len(consumer_tag) + 8 + head_length - 1

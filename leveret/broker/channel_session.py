@@ -4,7 +4,7 @@ The hot methods (`publish`, `ack`, `deliver`) are here; every other method is a 
 `handlers_*`, found by its class in the table that the session hands over.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter, concat
 from typing import TYPE_CHECKING
@@ -17,22 +17,28 @@ from leveret.amqp.errors import AmqpError, CommandInvalid, PreconditionFailed
 from leveret.amqp.fastpath import encode_deliver_prefix, encode_deliveries, encode_return
 from leveret.amqp.message import (
     EXPIRES,
+    HAS_BCC,
     TRANSIENT,
     address_content,
     channel_number,
     encode_attributes,
     head_length,
+    with_header,
 )
 from leveret.amqp.methods import build_method
-from leveret.amqp.properties import Facts, PropertyView
+from leveret.amqp.properties import Facts, PropertyView, explain_expiration
 from leveret.broker.confirms import ConfirmTracker
-from leveret.broker.routes import MANDATORY, Routed
+from leveret.broker.deadlines import Deadlines
+from leveret.broker.postings import publish, routing_keys, without_bcc
+from leveret.broker.routes import IMMEDIATE, MANDATORY, Route, Routed
 from leveret.broker.transactions import Transaction
 from leveret.broker.turn import Turn
 from leveret.broker.unacked import Delivery, Holder, UnackedLedger, grouped
 from leveret.broker.vhost import VHost
+from leveret.queues.arguments import TimeoutAction
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.consumers import UNLIMITED, Consumer
+from leveret.queues.outcome import Outcome
 from leveret.storage.batch import Batch
 
 if TYPE_CHECKING:
@@ -48,6 +54,7 @@ class ChannelSession:
     """One channel. Implements `ChannelReceiver` for the protocol and `Outlet` for queues."""
 
     __slots__ = (
+        "_deadlines",
         "_frame_max",
         "_handlers",
         "_prefixes",
@@ -59,6 +66,7 @@ class ChannelSession:
         "last_queue_name",
         "number",
         "prefetch",
+        "reply_to",
         "session",
         "shared_prefetch",
         "transaction",
@@ -92,6 +100,8 @@ class ChannelSession:
         self.shared_prefetch = 0
         self.flow_active = True
         self.last_queue_name = ""
+        self.reply_to = ""  # what stands for amq.rabbitmq.reply-to in messages from here
+        self._deadlines: Deadlines | None = None
 
     # ---- publish
 
@@ -101,6 +111,12 @@ class ChannelSession:
         """Route a run of messages and append it to its queues."""
         if facts.user_id is not None:
             self._check_user_id(facts.user_id)
+        if facts.invalid_expiration is not None:
+            text = facts.invalid_expiration
+            raise PreconditionFailed(f"invalid expiration '{text}': {explain_expiration(text)}")
+        if facts.has_instructions or facts.wants_direct_reply:
+            self._publish_singly(methods, facts, contents)
+            return
         method = methods[0]
         if methods.count(method) == len(methods):
             route = self.vhost.routes.find(method)
@@ -125,28 +141,49 @@ class ChannelSession:
             self._publish(run, facts)
             start = stop
 
+    def _publish_singly(self, methods: list[bytes], facts: Facts, contents: list[bytes]) -> None:
+        for method, content in zip(methods, contents, strict=True):
+            route = self.vhost.routes.find(method)
+            if facts.has_instructions:
+                # Refused now, and not when a transaction is committed.
+                routing_keys(route.routing_key, _properties(content).headers or {})
+            if facts.wants_direct_reply:
+                content = self._with_reply_to(content)
+            self._publish(Routed(None, [route], [content], len(content)), facts)
+
+    def _with_reply_to(self, content: bytes) -> bytes:
+        if not self.reply_to:
+            raise PreconditionFailed("fast reply consumer does not exist")
+        payload = _properties(content).with_changes(reply_to=self.reply_to)
+        return with_header(content, 0, payload)
+
     def _publish(self, run: Routed, facts: Facts) -> None:
         if self.transaction is not None:
             self.transaction.publish(run, facts)
         else:
             self.enqueue(run, facts)
 
-    def enqueue(self, run: Routed, facts: Facts) -> None:
-        """Append a routed run to its queues, return what is unroutable, count the confirms."""
+    def enqueue(self, run: Routed, facts: Facts) -> bool:
+        """Append a routed run to its queues, return what is unroutable, count the confirms.
+
+        Answers whether all queues took all they were given.
+        """
         queues, routes, contents, _ = run
         if queues is None:
-            self._enqueue_by_properties(run, facts)
-            return
+            return self._enqueue_singly(run, facts)
+        refused: Sequence[int] = ()
         if queues:
-            self._append(queues, run, facts)
+            refused = self._append(queues, run, facts)
         elif routes[0].bits & MANDATORY:
             self._return(run)
         if self.confirms is not None:
             durable = facts.persistent and any(q.declaration.is_durable for q in queues)
-            self.confirms.publish(len(contents), durable=durable)
+            self.confirms.publish(len(contents), durable=durable, refused=refused)
             self._turn.confirm(self.confirms)
+        return not refused
 
-    def _append(self, queues: tuple[ClassicQueue, ...], run: Routed, facts: Facts) -> None:
+    def _append(self, queues: tuple[ClassicQueue, ...], run: Routed, facts: Facts) -> Sequence[int]:
+        """Answers the places of the messages that a queue refused."""
         head = run.routes[0].head
         length = len(head) + run.content_length if run.content_length else 0
         if len(run.routes) == 1:
@@ -156,13 +193,15 @@ class ChannelSession:
             messages = list(map(concat, heads, run.contents))  # type: ignore[arg-type]  # bytes only
             lengths = set(map(len, heads))
             if len(lengths) > 1:
-                self._append_singly(queues, run, messages, facts)
-                return
+                return self._append_singly(queues, run, messages, facts)
         turn = self._turn
         attributes = encode_attributes(len(head), self.number, flags_of(facts))
+        refused: set[int] = set()
         for queue in queues:
-            queue.publish(messages, attributes, length, turn.now_ms)
-            turn.touch(queue)
+            places = publish(queue, messages, attributes, length, turn)
+            if places:
+                refused.update(places)
+        return sorted(refused) if refused else ()
 
     def _append_singly(
         self,
@@ -170,27 +209,60 @@ class ChannelSession:
         run: Routed,
         messages: list[bytes],
         facts: Facts,
-    ) -> None:
+    ) -> Sequence[int]:
         """Heads of different lengths: a batch for each, which the store joins where it can."""
-        turn = self._turn
-        for route, message in zip(run.routes, messages, strict=True):
-            attributes = encode_attributes(len(route.head), self.number, flags_of(facts))
-            for queue in queues:
-                queue.publish([message], attributes, len(message), turn.now_ms)
-                turn.touch(queue)
+        refused = []
+        flags = flags_of(facts)
+        for place, (route, message) in enumerate(zip(run.routes, messages, strict=True)):
+            attributes = encode_attributes(len(route.head), self.number, flags)
+            results = [
+                publish(queue, [message], attributes, len(message), self._turn) for queue in queues
+            ]
+            if any(results):
+                refused.append(place)
+        return refused
 
-    def _enqueue_by_properties(self, run: Routed, facts: Facts) -> None:
+    def _enqueue_singly(self, run: Routed, facts: Facts) -> bool:
         routes = run.routes if len(run.routes) > 1 else run.routes * len(run.contents)
+        is_complete = True
         for route, content in zip(routes, run.contents, strict=True):
-            queues = self.vhost.routes.queues(route, _properties(content))
-            self.enqueue(Routed(queues, [route], [content], len(content)), facts)
+            posted = self.vhost.postings.post(
+                route.exchange,
+                route.routing_key,
+                route.head + content,
+                encode_attributes(len(route.head), self.number, flags_of(facts)),
+                accepts=self._can_deliver if route.bits & IMMEDIATE else None,
+            )
+            if not posted.is_routed:
+                if posted.lacks_consumers:
+                    self._return_one(route, content, ReplyCode.NO_CONSUMERS)
+                elif route.bits & (MANDATORY | IMMEDIATE):
+                    self._return_one(route, content, ReplyCode.NO_ROUTE)
+            if self.confirms is not None:
+                refused = (0,) if posted.is_refused else ()
+                self.confirms.publish(1, durable=posted.is_durable, refused=refused)
+                self._turn.confirm(self.confirms)
+            is_complete &= not posted.is_refused
+        return is_complete
+
+    def refuse(self, count: int) -> None:
+        """*count* publishes are dropped: nack them, if this channel is in confirm mode."""
+        if self.confirms is not None:
+            self.confirms.publish(count, durable=False, refused=range(count))
+            self._turn.confirm(self.confirms)
+
+    def _can_deliver(self, queue: ClassicQueue) -> bool:
+        self._turn.work_off(queue)
+        return queue.can_deliver
 
     def _return(self, run: Routed) -> None:
-        code = ReplyCode.NO_ROUTE
         routes = run.routes if len(run.routes) > 1 else run.routes * len(run.contents)
         for route, content in zip(routes, run.contents, strict=True):
-            message = route.head + content
-            self.session.send(encode_return(self.number, code, code.name, message, len(route.head)))
+            self._return_one(route, content, ReplyCode.NO_ROUTE)
+
+    def _return_one(self, route: Route, content: bytes, code: ReplyCode) -> None:
+        message = route.head + content
+        self.session.send(encode_return(self.number, code, code.name, message, len(route.head)))
 
     def _check_user_id(self, user_id: str) -> None:
         user = self.session.user
@@ -216,7 +288,7 @@ class ChannelSession:
         return self.shared_prefetch > 0
 
     def deliver(
-        self, consumer: Consumer, batch: Batch, offsets: range, *, redelivered: bool
+        self, consumer: Consumer, batch: Batch, offsets: Sequence[int], *, redelivered: bool
     ) -> None:
         """Send a batch to one of the channel's consumers."""
         head = head_length(batch.attributes)
@@ -228,6 +300,8 @@ class ChannelSession:
         if not consumer.no_ack:
             self.unacked.add(first_tag, self.consumers[consumer.tag][2], offsets)
             consumer.unacked += count
+            if consumer.timeout_ms:
+                self._set_deadline(consumer, first_tag, count)
         key = consumer.tag, head
         prefix = self._prefixes.get(key)
         if prefix is None:
@@ -238,6 +312,8 @@ class ChannelSession:
     def addressed(self, batch: Batch) -> tuple[list[bytes], int]:
         """The messages of *batch* as this channel sends them, and their length or 0."""
         start = head_length(batch.attributes)
+        if batch.attributes & HAS_BCC:
+            batch = _without_bcc(batch)
         fits = not self._frame_max or (
             (batch.payload_length or max(map(len, batch.payloads))) - start <= self._frame_max
         )
@@ -263,25 +339,25 @@ class ChannelSession:
         """basic.ack of single deliveries."""
         if self.transaction is not None:
             for tag in tags:
-                self.transaction.settle(self.unacked, tag, multiple=False, requeue=False)
+                self.transaction.settle(self.unacked, tag, Outcome.ACKED, multiple=False)
             return
         for holder, offsets in self.unacked.take(tags):
-            self._settle(holder, offsets, requeue=False)
+            self._settle(holder, offsets, Outcome.ACKED)
 
-    def settle_one(self, tag: int, *, requeue: bool) -> None:
-        """Ack, reject or requeue one delivery. Raises PreconditionFailed for an unknown tag."""
+    def settle_one(self, tag: int, outcome: Outcome) -> None:
+        """End one delivery. Raises PreconditionFailed for an unknown tag."""
         for holder, offsets in self.unacked.take([tag]):
-            self._settle(holder, offsets, requeue=requeue)
+            self._settle(holder, offsets, outcome)
 
-    def settle_up_to(self, tag: int, *, requeue: bool) -> None:
-        """Ack, reject or requeue all deliveries up to *tag*; 0 is all there are."""
-        self._settle_all(self.unacked.take_multiple(tag), requeue=requeue)
+    def settle_up_to(self, tag: int, outcome: Outcome) -> None:
+        """End all deliveries up to *tag*; 0 is all there are."""
+        self._settle_all(self.unacked.take_multiple(tag), outcome)
 
-    def _settle_all(self, deliveries: list[Delivery], *, requeue: bool) -> None:
+    def _settle_all(self, deliveries: list[Delivery], outcome: Outcome) -> None:
         for holder, offsets in grouped(deliveries):
-            self._settle(holder, offsets, requeue=requeue)
+            self._settle(holder, offsets, outcome)
 
-    def _settle(self, holder: Holder, offsets: list[int], *, requeue: bool) -> None:
+    def _settle(self, holder: Holder, offsets: list[int], outcome: Outcome) -> None:
         queue, consumer = holder
         if consumer is not None:
             consumer.unacked -= len(offsets)
@@ -291,10 +367,12 @@ class ChannelSession:
             self.wake_consumers()
         if queue.stopped or self.vhost.queues.get(queue.name) is not queue:
             return  # deleted meanwhile: its deliveries may still be settled, to no effect
-        if requeue:
-            queue.requeue(offsets)
-        else:
+        if outcome is Outcome.ACKED:
             queue.settle(offsets)
+        elif outcome is Outcome.REJECTED:
+            queue.reject(offsets)
+        else:
+            queue.requeue(offsets, failed=outcome is Outcome.FAILED)
         self._turn.touch(queue)
 
     def requeue_all(self) -> None:
@@ -307,7 +385,34 @@ class ChannelSession:
         if transaction is not None:
             tags = [tag for tag in tags if not transaction.has_settled(tag)]
         for holder, offsets in self.unacked.take(tags):
-            self._settle(holder, offsets, requeue=True)
+            self._settle(holder, offsets, Outcome.RETURNED)
+
+    # ---- deliveries that nobody acknowledges
+
+    def _set_deadline(self, consumer: Consumer, first_tag: int, count: int) -> None:
+        if self._deadlines is None:
+            self._deadlines = Deadlines()
+        self._deadlines.set(consumer, range(first_tag, first_tag + count), self._turn.now_ms)
+
+    def check_deadlines(self, now_ms: int) -> None:
+        """Take back, or close the channel for, what has been unacknowledged for too long."""
+        if self._deadlines is None:
+            return
+        for consumer, tags in self._deadlines.take_late(now_ms, self.unacked):
+            queue = self.consumers[consumer.tag][1] if consumer.tag in self.consumers else None
+            if queue and queue.arguments.consumer_timeout_action is TimeoutAction.REQUEUE:
+                for holder, offsets in self.unacked.expire(tags):
+                    self._settle(holder, offsets, Outcome.FAILED)
+            else:
+                self.session.reject(
+                    self.number,
+                    PreconditionFailed(
+                        f"delivery acknowledgement on channel {self.number} timed out. Timeout "
+                        f"value used: {consumer.timeout_ms} ms. This timeout value can be "
+                        "configured, see consumers doc guide to learn more"
+                    ),
+                )
+                return
 
     def wake_consumers(self) -> None:
         """Look again at the queues of this channel's consumers."""
@@ -360,9 +465,16 @@ class ChannelSession:
         for consumer, queue, _ in consumers.values():
             if consumer in list(queue.consumers):
                 queue.consumers.remove(consumer)
-        self._settle_all(deliveries, requeue=True)
+                queue.used(self._turn.now_ms)
+                self._turn.touch(queue)
+        self._settle_all(deliveries, Outcome.FAILED)
         for _, queue, _ in consumers.values():
             self.vhost.drop_if_unused(queue)
+
+
+def _without_bcc(batch: Batch) -> Batch:
+    payloads = [without_bcc(payload, batch.attributes) for payload in batch.payloads]
+    return Batch(batch.first_offset, batch.timestamp_ms, batch.attributes, payloads, 0)
 
 
 def _properties(content: bytes) -> PropertyView:

@@ -2,20 +2,31 @@
 
 Sequence numbers start at 1 with the first publish after confirm.select. A turn's publishes are
 settled together: at its end if nothing of them must reach the disk, otherwise when the committer
-has synced it; never before what was published earlier.
+has synced it; never before what was published earlier. Each run of accepted or refused messages is
+one ack or nack: all before it is settled, so `multiple` covers nothing else.
 """
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable
 from functools import partial
 
-from leveret.amqp.fastpath import encode_ack
+from leveret.amqp.fastpath import encode_ack, encode_nack
 from leveret.storage.committer import Waiter
 
 
 class ConfirmTracker:
     """Counts publishes and sends one ack for each run of settled ones."""
 
-    __slots__ = ("_channel", "_fail", "_send", "_settled", "_unsynced", "_waiting", "published")
+    __slots__ = (
+        "_channel",
+        "_fail",
+        "_refused",
+        "_send",
+        "_settled",
+        "_unsynced",
+        "_waiting",
+        "published",
+    )
 
     def __init__(
         self,
@@ -31,9 +42,14 @@ class ConfirmTracker:
         self._settled = 0
         self._waiting = 0
         self._unsynced = False
+        self._refused: deque[int] = deque()
 
-    def publish(self, count: int, *, durable: bool) -> None:
-        """*count* messages were published; *durable*: at least one must be on disk first."""
+    def publish(self, count: int, *, durable: bool, refused: Iterable[int] = ()) -> None:
+        """*count* messages were published; *durable*: at least one must be on disk first.
+
+        *refused* are the places (from 0, rising) of those that no queue may keep.
+        """
+        self._refused += [self.published + 1 + place for place in refused]
         self.published += count
         if durable:
             self._unsynced = True
@@ -55,7 +71,17 @@ class ConfirmTracker:
             self._settle(sequence)
 
     def _settle(self, sequence: int) -> None:
+        refused = self._refused
+        while refused and refused[0] <= sequence:
+            self._send_run(encode_ack, refused[0] - 1)
+            last = refused.popleft()
+            while refused and refused[0] == last + 1 <= sequence:
+                last = refused.popleft()
+            self._send_run(encode_nack, last)
+        self._send_run(encode_ack, sequence)
+
+    def _send_run(self, encode: Callable[..., bytes], sequence: int) -> None:
         count = sequence - self._settled
         if count > 0:
             self._settled = sequence
-            self._send(encode_ack(self._channel, sequence, multiple=count > 1))
+            self._send(encode(self._channel, sequence, multiple=count > 1))

@@ -49,10 +49,11 @@ def tx_select(channel: ChannelSession, method: commands.Tx.Select) -> None:
 def tx_commit(channel: ChannelSession, method: commands.Tx.Commit) -> None:
     """Do what the transaction held; commit-ok once it is on disk."""
     publishes, settlements = _transaction(channel).take()
-    for held in publishes:
-        channel.enqueue(*held)
+    results = [channel.enqueue(*held) for held in publishes]
     for settlement in settlements:
-        channel.settle_one(settlement.tag, requeue=settlement.requeue)
+        channel.settle_one(settlement.tag, settlement.outcome)
+    if not all(results):
+        raise PreconditionFailed("partial tx completion")
     channel.commit_logs_then(commands.Tx.CommitOk())
 
 

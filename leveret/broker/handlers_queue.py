@@ -18,6 +18,9 @@ def declare(channel: ChannelSession, method: commands.Queue.Declare) -> None:
     name = plain_name(method.queue)
     session = channel.session
     durable = False
+    if name.startswith(DIRECT_REPLY_TO):
+        _declare_reply_queue(channel, name, nowait=bool(method.nowait))
+        return
     if method.passive:
         queue = channel.vhost.queue(queue_name(channel, name), session)
     else:
@@ -30,7 +33,8 @@ def declare(channel: ChannelSession, method: commands.Queue.Declare) -> None:
         )
         queue, durable = channel.vhost.declare_queue(declaration, session)
     channel.last_queue_name = queue.name
-    channel.vhost.turn.flush(queue)
+    queue.used(channel.vhost.turn.now_ms)
+    channel.vhost.turn.work_off(queue)
     reply = build_method(
         commands.Queue.DeclareOk,
         queue=queue.name,
@@ -38,6 +42,14 @@ def declare(channel: ChannelSession, method: commands.Queue.Declare) -> None:
         consumer_count=len(queue.consumers),
     )
     channel.reply(reply, nowait=bool(method.nowait), durable=durable)
+
+
+def _declare_reply_queue(channel: ChannelSession, name: str, *, nowait: bool) -> None:
+    """Answers whether somebody waits for direct replies under *name*: a probe of RPC servers."""
+    if name != DIRECT_REPLY_TO and name not in channel.vhost.queues:
+        raise NotFound(f"no queue '{name}' in vhost '{channel.vhost.name}'")
+    reply = build_method(commands.Queue.DeclareOk, queue=name, message_count=0, consumer_count=1)
+    channel.reply(reply, nowait=nowait, durable=False)
 
 
 def bind(channel: ChannelSession, method: commands.Queue.Bind) -> None:
@@ -75,7 +87,7 @@ def unbind(channel: ChannelSession, method: commands.Queue.Unbind) -> None:
 def purge(channel: ChannelSession, method: commands.Queue.Purge) -> None:
     """Drop what is ready; what was delivered stays."""
     queue = channel.vhost.queue(queue_name(channel, method.queue), channel.session)
-    channel.vhost.turn.flush(queue)
+    channel.vhost.turn.work_off(queue)
     count = queue.purge()
     channel.vhost.turn.touch(queue)
     channel.reply(commands.Queue.PurgeOk(count), nowait=bool(method.nowait), durable=False)

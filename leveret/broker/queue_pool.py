@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from leveret.broker.definitions import decode_arguments
+from leveret.queues.arguments import QueueArguments
 from leveret.queues.batch_cache import CacheBudget
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.declaration import QueueDeclaration
+from leveret.queues.delay import DelayStore
 from leveret.queues.durable_store import DurableStore
 from leveret.queues.memory_store import MemoryStore
 from leveret.queues.ready import ReadyList
@@ -47,7 +49,9 @@ class QueuePool:
         self._settings = settings
         self._next_id = next_id
 
-    def create(self, declaration: QueueDeclaration, owner: object | None) -> ClassicQueue:
+    def create(
+        self, declaration: QueueDeclaration, arguments: QueueArguments, owner: object | None
+    ) -> ClassicQueue:
         """A new, empty queue; durable if it is to outlive the broker."""
         if not declaration.is_durable:
             return ClassicQueue(declaration, MemoryStore(), ReadyList(0), owner=owner)
@@ -59,21 +63,30 @@ class QueuePool:
         store = DurableStore(log, settings.budget, log.next_offset)
         return ClassicQueue(declaration, store, ReadyList(log.next_offset), queue_id=queue_id)
 
-    def restore(self, row: QueueRow) -> ClassicQueue:
+    def restore(
+        self, row: QueueRow, arguments: QueueArguments, *, counts_tries: bool
+    ) -> ClassicQueue:
         """The queue of *row*, with the messages that its log holds.
+
+        *arguments* are those it was declared with. With *counts_tries* also how often each message
+        was delivered.
 
         Raises OSError, StorageError.
         """
         settings = self._settings
         log, found = recover(
-            self._path(row.id), settings.log_options, settings.clock_ms, space=settings.space
+            self._path(row.id),
+            settings.log_options,
+            settings.clock_ms,
+            space=settings.space,
+            counts_tries=counts_tries,
         )
         for line in found.report:
             logger.warning("recovered: queue=%s: %s", row.name, line)
         ready = ReadyList(log.next_offset)
         ready.restore(found.ready, found.delivered)
         store = DurableStore(log, settings.budget, ready.cursor)
-        return ClassicQueue(_declaration(row), store, ready, queue_id=row.id)
+        return ClassicQueue(_declaration(row), store, ready, queue_id=row.id, tries=found.tries)
 
     def unopened(self, row: QueueRow) -> ClassicQueue:
         """The queue of *row* without its messages, for one that cannot be restored."""
@@ -83,6 +96,16 @@ class QueuePool:
         )
         store = DurableStore(log, settings.budget, log.next_offset)
         return ClassicQueue(_declaration(row), store, ReadyList(log.next_offset), queue_id=row.id)
+
+    def open_delays(self) -> DelayStore:
+        """The delayed messages of the vhost. Raises OSError, StorageError."""
+        settings = self._settings
+        return DelayStore.open(
+            self._directory / "delayed",
+            settings.log_options,
+            settings.clock_ms,
+            space=settings.space,
+        )
 
     def sweep(self, known: Iterable[int]) -> None:
         """Remove the directories of queues that the definitions do not name any more."""

@@ -9,6 +9,7 @@ from leveret.broker.queue_pool import QueuePool
 from leveret.broker.vhost import VHost
 from leveret.exchanges.destination import Destination
 from leveret.exchanges.registry import create_exchange
+from leveret.queues.arguments import QueueArguments
 from leveret.storage.errors import StorageError
 from leveret.storage.metadata import Definitions
 from leveret.storage.rows import BindingRow
@@ -34,25 +35,29 @@ def restore(vhost: VHost, pool: QueuePool, definitions: Definitions) -> None:
                 internal=exchange.internal,
                 arguments=decode_arguments(exchange.arguments),
             )
+    policies = [policy for policy in definitions.policies if policy.vhost_id == vhost_id]
+    vhost.use_policies(PolicySet(map(Policy.from_row, policies)))
     _restore_queues(vhost, pool, definitions)
     for binding in definitions.bindings:
         if binding.vhost_id == vhost_id:
             _restore_binding(vhost, binding)
-    policies = [policy for policy in definitions.policies if policy.vhost_id == vhost_id]
-    vhost.use_policies(PolicySet(map(Policy.from_row, policies)))
+    vhost.delays.start()
 
 
 def _restore_queues(vhost: VHost, pool: QueuePool, definitions: Definitions) -> None:
     vhost_id = vhost.definitions.vhost_id
     queues = [queue for queue in definitions.queues if queue.vhost_id == vhost_id]
     pool.sweep(queue.id for queue in queues)
-    for queue in queues:
+    for row in queues:
+        declared = QueueArguments.parse(decode_arguments(row.arguments), row.name, vhost.name)
+        effective = vhost.policies.effective_queue_arguments(declared, row.name)
         try:
-            vhost.add_queue(pool.restore(queue))
+            queue = pool.restore(row, declared, counts_tries=effective.counts_tries)
+            vhost.add_queue(queue, declared)
         except (OSError, StorageError) as error:
             # The others are none the worse for it; its files stay for whoever repairs them.
-            stopped = pool.unopened(queue)
-            vhost.add_queue(stopped)
+            stopped = pool.unopened(row)
+            vhost.add_queue(stopped, declared)
             vhost.fail_queue(stopped, error)
 
 

@@ -6,9 +6,10 @@ happen once for all messages that share them.
 
 from typing import NamedTuple, cast
 
-from leveret.amqp.errors import AccessRefused, NotFound, NotImplementedByBroker
-from leveret.amqp.properties import NO_PROPERTIES, PropertyView
+from leveret.amqp.errors import AccessRefused, NotFound
+from leveret.amqp.properties import NO_PROPERTIES
 from leveret.exchanges.exchange import Exchange
+from leveret.exchanges.recent_history import RecentHistoryExchange
 from leveret.exchanges.route_cache import RouteCache
 from leveret.exchanges.router import Router
 from leveret.queues.classic import ClassicQueue
@@ -20,7 +21,7 @@ IMMEDIATE = 2
 class Route:
     """Where publishes with these argument bytes go; not changed once made.
 
-    `head` is the head of the messages. `queues` is None if the properties of each message decide.
+    `head` is the head of the messages. `queues` is None if each message is to be looked at.
     """
 
     __slots__ = ("bits", "exchange", "head", "queues", "routing_key")
@@ -41,7 +42,7 @@ class Route:
 
 
 class Routed(NamedTuple):
-    """A run of messages with the same queues and bits, None if their properties are to decide.
+    """A run of messages with the same queues and bits, None if each is to be looked at.
 
     `routes` holds the route of each message, or one for all of them.
     """
@@ -55,12 +56,12 @@ class Routed(NamedTuple):
 class RouteTable:
     """Finds and remembers the routes of one vhost."""
 
-    __slots__ = ("_cache", "_exchanges", "_router", "_sources", "_vhost_name")
+    __slots__ = ("_cache", "_exchanges", "_sources", "_vhost_name", "router")
 
     def __init__(self, vhost_name: str, exchanges: dict[str, Exchange]) -> None:
         self._vhost_name = vhost_name
         self._exchanges = exchanges
-        self._router = Router(exchanges.get)
+        self.router = Router(exchanges.get)
         self._cache: RouteCache[Route] = RouteCache()
         # Exchange names as published -> exchange, and whether the key alone decides.
         self._sources: dict[bytes, tuple[Exchange, bool]] = {}
@@ -73,8 +74,7 @@ class RouteTable:
     def find(self, method: bytes) -> Route:
         """The route for the argument bytes of a basic.publish.
 
-        Raises NotFound for a missing exchange, AccessRefused for an internal one and
-        NotImplementedByBroker for immediate.
+        Raises NotFound for a missing exchange and AccessRefused for an internal one.
         """
         route = self._cache.get(method)
         if route is None:
@@ -89,23 +89,16 @@ class RouteTable:
             return [route or self.find(methods[at]) for at, route in enumerate(routes)]
         return cast("list[Route]", routes)
 
-    def queues(self, route: Route, properties: PropertyView) -> tuple[ClassicQueue, ...]:
-        """The queues for one message of a route that depends on its properties."""
-        found = self._router.route(route.exchange, route.routing_key, properties)
-        return cast("tuple[ClassicQueue, ...]", found)
-
     def _resolve(self, method: bytes) -> Route:
         # u16 reserved | short string exchange | short string routing key | bits
-        if method[-1] & IMMEDIATE:
-            raise NotImplementedByBroker("immediate=true")
         name_end = 3 + method[2]
         name = method[3:name_end]
         source = self._sources.get(name) or self._find_source(name)
         exchange, is_cacheable = source
         key = method[name_end + 1 : -1].decode()
         queues: tuple[ClassicQueue, ...] | None = None
-        if is_cacheable:
-            queues = self._router.route(exchange, key, NO_PROPERTIES)  # type: ignore[assignment]
+        if is_cacheable and not method[-1] & IMMEDIATE:
+            queues = self.router.route(exchange, key, NO_PROPERTIES)  # type: ignore[assignment]
         # The head of a message has the two names as they stand in the method.
         return Route(exchange, key, b"\x00%b\xce" % method[2:-1], method[-1], queues)
 
@@ -118,6 +111,9 @@ class RouteTable:
             raise AccessRefused(
                 f"cannot publish to internal exchange '{name}' in vhost '{self._vhost_name}'"
             )
-        source = exchange, self._router.is_cacheable(exchange)
+        is_cacheable = self.router.is_cacheable(exchange) and not (
+            exchange.delays or exchange.deduplication or isinstance(exchange, RecentHistoryExchange)
+        )
+        source = exchange, is_cacheable
         self._sources[raw_name] = source
         return source

@@ -111,6 +111,7 @@ class Session:
         "peer",
         "user",
         "vhost",
+        "wants_live_prefetch",
     )
 
     def __init__(
@@ -139,6 +140,7 @@ class Session:
         self.output_size = 0
         self.blocked_output = False
         self._capabilities: Table = {}
+        self.wants_live_prefetch = False
         self._mechanism = ""
 
     @property
@@ -255,6 +257,7 @@ class Session:
         """Judge the credentials."""
         properties: Table = method.client_properties or {}  # type: ignore[assignment]
         self._capabilities = _table(properties.get("capabilities"))
+        self.wants_live_prefetch = properties.get("product") == Field("S", "py-amqp")
         self._mechanism = method.mechanism
         parse = MECHANISMS.get(method.mechanism)
         try:

@@ -11,6 +11,7 @@ from leveret.amqp.errors import PreconditionFailed
 from leveret.amqp.properties import Facts
 from leveret.broker.routes import Routed
 from leveret.broker.unacked import UnackedLedger
+from leveret.queues.outcome import Outcome
 
 
 class HeldPublish(NamedTuple):
@@ -21,10 +22,10 @@ class HeldPublish(NamedTuple):
 
 
 class HeldSettlement(NamedTuple):
-    """An ack or a reject of one delivery, with or without requeue."""
+    """The end of one delivery."""
 
     tag: int
-    requeue: bool
+    outcome: Outcome
 
 
 @dataclass(slots=True)
@@ -39,14 +40,14 @@ class Transaction:
         """Hold a run of messages."""
         self.publishes.append(HeldPublish(run, facts))
 
-    def settle(self, ledger: UnackedLedger, tag: int, *, multiple: bool, requeue: bool) -> None:
+    def settle(self, ledger: UnackedLedger, tag: int, outcome: Outcome, *, multiple: bool) -> None:
         """Hold a settlement. Raises PreconditionFailed for a tag that is not outstanding."""
         tags = ledger.covered(tag, multiple=multiple)
         if not multiple and tag in self._settled:
             raise PreconditionFailed(f"unknown delivery tag {tag}")
         # One entry a tag: what is delivered behind a multiple ack is not covered by it.
         self.settlements += [
-            HeldSettlement(number, requeue) for number in tags if number not in self._settled
+            HeldSettlement(number, outcome) for number in tags if number not in self._settled
         ]
         self._settled.update(tags)
 

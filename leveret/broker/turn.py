@@ -4,8 +4,9 @@ The order keeps the promises of the broker:
 
     1. what was published is written to the logs, so that a delivery can be read and a confirm
        never precedes its write
-    2. ready messages go to consumers
-    3. deliveries and acks are written to the state logs, behind the messages they speak of
+    2. ready messages go to consumers, and dead ones to other queues: 1 and 2 again for these
+    3. deliveries and acks are written to the state logs, behind the messages they speak of and
+       behind the dead letters that replace them
     4. confirms wait for the committer, or go out now
     5. each connection's output goes to its socket in one piece
     6. the sync begins; earlier, its thread would contend for the interpreter with the deliveries
@@ -17,6 +18,7 @@ from functools import partial
 from typing import Protocol
 
 from leveret.amqp.errors import InternalError
+from leveret.broker.timers import Timers
 from leveret.storage.committer import Committer, Syncable, Waiter
 
 logger = logging.getLogger(__name__)
@@ -28,8 +30,8 @@ class TurnQueue(Protocol):
     def flush(self) -> Syncable | None:
         """Write what was published; answers the log to sync for it."""
 
-    def dispatch(self) -> None:
-        """Hand ready messages to consumers."""
+    def dispatch(self, now_ms: int) -> int | None:
+        """Hand ready messages to consumers; answers when to be called again, if at a time."""
 
     def flush_state(self) -> Syncable | None:
         """Write what was delivered and settled; answers the log whose states wait for a sync."""
@@ -54,6 +56,7 @@ class Turn:
 
     __slots__ = (
         "_afterwards",
+        "_clock_ms",
         "_committer",
         "_confirms",
         "_failure",
@@ -63,6 +66,8 @@ class Turn:
         "_queues",
         "_schedule",
         "_scheduled",
+        "_served",
+        "_timers",
         "_wake_committer",
         "now_ms",
     )
@@ -74,14 +79,19 @@ class Turn:
         schedule: Callable[[Callable[[], None]], object],
         wake_committer: Callable[[], None],
         on_failure: Callable[[TurnQueue, Exception], None],
+        clock_ms: Callable[[], int],
+        call_later: Callable[[float, Callable[[], None]], object],
     ) -> None:
         self._committer = committer
         self._schedule = schedule
         self._wake_committer = wake_committer
         self._on_failure = on_failure
+        self._clock_ms = clock_ms
+        self._timers: Timers[TurnQueue] = Timers(clock_ms, call_later, self._fired)
         self._scheduled = False
         self._failure: Exception | None = None
         self._queues: dict[TurnQueue, None] = {}
+        self._served: dict[TurnQueue, None] = {}
         self._confirms: dict[TurnConfirms, None] = {}
         self._outputs: dict[TurnOutput, None] = {}
         self._log_waiters: list[Waiter] = []
@@ -109,14 +119,25 @@ class Turn:
     def forget(self, queue: TurnQueue) -> None:
         """*queue* is gone."""
         self._queues.pop(queue, None)
+        self._served.pop(queue, None)
+        self._timers.forget(queue)
 
-    def flush(self, queue: TurnQueue) -> None:
-        """Write what was published to *queue* now, for a method that looks at its messages.
+    def work_off(self, queue: TurnQueue) -> None:
+        """Work off *queue* now, for a method that looks at its messages.
 
         Raises InternalError if it cannot be written; the queue has then been stopped.
         """
-        if not self._flush(queue):
+        self.touch(queue)  # its states are written at the end of the turn
+        if not (self._flush(queue) and self._dispatch(queue)):
             raise InternalError("the storage of this queue failed")
+
+    def wake_at(self, queue: TurnQueue, due_ms: int) -> None:
+        """Touch *queue* at *due_ms*, milliseconds since 1970."""
+        self._timers.set(queue, due_ms)
+
+    def _fired(self, queues: list[TurnQueue]) -> None:
+        for queue in queues:
+            self.touch(queue)
 
     def wait_for_logs(self, waiter: Waiter) -> None:
         """Tell *waiter* once what this turn writes is as durable as the policy promises."""
@@ -157,10 +178,16 @@ class Turn:
             self._soon()
 
     def _run(self) -> None:
+        self.now_ms = self._clock_ms()
         while self._queues:
             queues, self._queues = self._queues, {}
             sound = [queue for queue in queues if self._flush(queue)]
-            self._serve(sound)
+            for queue in sound:
+                self._served[queue] = None
+                self._dispatch(queue)
+        served, self._served = self._served, {}
+        for queue in served:
+            self._flush_state(queue)
         self._join_commit()
         committer = self._committer
         for waiter in committer.take_due():
@@ -187,16 +214,25 @@ class Turn:
             for waiter in log_waiters:
                 wait(waiter)
 
-    def _serve(self, queues: list[TurnQueue]) -> None:
-        for queue in queues:
-            try:
-                queue.dispatch()
-                log = queue.flush_state()
-            except Exception as error:  # one queue's fault is that queue's end, not the broker's
-                self._on_failure(queue, error)
-                continue
-            if log is not None:
-                self._committer.touch_state(log)
+    def _dispatch(self, queue: TurnQueue) -> bool:
+        try:
+            due_ms = queue.dispatch(self.now_ms)
+        except Exception as error:  # one queue's fault is that queue's end, not the broker's
+            self._served.pop(queue, None)
+            self._on_failure(queue, error)
+            return False
+        if due_ms is not None:
+            self._timers.set(queue, due_ms)
+        return True
+
+    def _flush_state(self, queue: TurnQueue) -> None:
+        try:
+            log = queue.flush_state()
+        except Exception as error:
+            self._on_failure(queue, error)
+            return
+        if log is not None:
+            self._committer.touch_state(log)
 
     def _flush(self, queue: TurnQueue) -> bool:
         try:

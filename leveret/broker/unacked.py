@@ -27,15 +27,19 @@ Delivery = tuple[Holder, int]
 class UnackedLedger:
     """Delivery tag -> who holds which message."""
 
-    __slots__ = ("_deliveries", "_lowest", "next_tag")
+    __slots__ = ("_deliveries", "_expired", "_lowest", "next_tag")
 
     def __init__(self) -> None:
         self._deliveries: dict[int, Delivery] = {}
         self.next_tag = 1
         self._lowest = 1  # no tag below it is outstanding
+        self._expired: set[int] = set()  # taken back; the client does not know it yet
 
     def __len__(self) -> int:
         return len(self._deliveries)
+
+    def __contains__(self, tag: int) -> bool:
+        return tag in self._deliveries
 
     def issue(self, count: int) -> int:
         """Issue *count* tags; answers the first. They are outstanding only once `add`ed."""
@@ -55,15 +59,22 @@ class UnackedLedger:
         """
         remove = self._deliveries.pop
         taken: list[Delivery] = []
-        unknown = None
-        try:
-            for tag in tags:
-                unknown = tag
+        for tag in tags:
+            try:
                 taken.append(remove(tag))
-        except KeyError:
-            yield from grouped(taken)
-            raise PreconditionFailed(f"unknown delivery tag {unknown}") from None
+            except KeyError:
+                if tag in self._expired:
+                    self._expired.remove(tag)
+                    continue
+                yield from grouped(taken)
+                raise PreconditionFailed(f"unknown delivery tag {tag}") from None
         yield from grouped(taken)
+
+    def expire(self, tags: list[int]) -> Iterator[tuple[Holder, list[int]]]:
+        """Remove these deliveries; that the client settles them later is fine, and does nothing."""
+        taken = list(self.take(tags))
+        self._expired.update(tags)
+        yield from taken
 
     def take_multiple(self, tag: int) -> list[Delivery]:
         """Remove and return all deliveries up to *tag*, oldest first; 0 is all there are.

@@ -8,25 +8,34 @@ what another connection has just made.
 import base64
 import logging
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol
 
 from leveret.amqp.errors import AccessRefused, NotFound, PreconditionFailed, ResourceLocked
-from leveret.amqp.tables import Table
+from leveret.amqp.properties import DIRECT_REPLY_TO
+from leveret.amqp.tables import Field, Table
+from leveret.broker.dead_letters import DeadLetters
 from leveret.broker.definitions import DefinitionLog, is_durable
+from leveret.broker.delays import DelayedMessages
 from leveret.broker.limits import VHostLimits
 from leveret.broker.policies import PolicySet
+from leveret.broker.postings import Postings
 from leveret.broker.routes import RouteTable
 from leveret.broker.turn import Turn
 from leveret.exchanges.binding import Binding
 from leveret.exchanges.default import DefaultExchange
 from leveret.exchanges.destination import Destination
 from leveret.exchanges.exchange import ALTERNATE_EXCHANGE, Exchange
+from leveret.exchanges.recent_history import RecentHistoryExchange
 from leveret.exchanges.registry import PREDECLARED, create_exchange
+from leveret.queues.arguments import QueueArguments, QueueType
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.consumers import Consumer
+from leveret.queues.death import DeathReason
 from leveret.queues.declaration import QueueDeclaration
+from leveret.queues.delay import DelayStore
+from leveret.storage.batch import Batch
 from leveret.storage.errors import StorageError
 
 logger = logging.getLogger(__name__)
@@ -37,8 +46,13 @@ RESERVED_PREFIX = "amq."
 class QueueFactory(Protocol):
     """Makes queues: gives each its store and, if it is durable, its id and directory."""
 
-    def create(self, declaration: QueueDeclaration, owner: object | None) -> ClassicQueue:
-        """A new, empty queue."""
+    def create(
+        self, declaration: QueueDeclaration, arguments: QueueArguments, owner: object | None
+    ) -> ClassicQueue:
+        """A new, empty queue; *arguments* are those of the declaration."""
+
+    def open_delays(self) -> DelayStore:
+        """The delayed messages of the vhost."""
 
 
 class VHost:
@@ -75,6 +89,9 @@ class VHost:
                 internal=predeclared.internal,
             )
         self.routes = RouteTable(name, self.exchanges)
+        self.delays = DelayedMessages(queue_factory.open_delays(), turn, self._post_due)
+        self.postings = Postings(self.routes.router, turn, self.delays)
+        self._dead_letters = DeadLetters(self.exchanges.get, self.postings, turn)
 
     # ---- exchanges
 
@@ -150,7 +167,7 @@ class VHost:
         Raises NotFound, for a queue that has stopped too, and ResourceLocked.
         """
         queue = self.queues.get(name)
-        if queue is None:
+        if queue is None or name.startswith(DIRECT_REPLY_TO):
             raise NotFound(f"no queue '{name}' in vhost '{self.name}'")
         self._check_owner(queue, owner)
         if queue.stopped:
@@ -176,6 +193,10 @@ class VHost:
         An empty name is replaced by a generated one. *owner* is the declaring connection.
         """
         if not declaration.name:
+            if declaration.arguments.get("x-queue-type") == Field("S", QueueType.QUORUM):
+                raise PreconditionFailed(
+                    "Cannot declare a server-named queue for type rabbit_quorum_queue"
+                )
             declaration = QueueDeclaration(
                 generated_name("amq.gen-"),
                 declaration.durable,
@@ -193,8 +214,12 @@ class VHost:
         elif declaration.name.startswith(RESERVED_PREFIX):
             raise AccessRefused(f"queue name '{declaration.name}' contains reserved prefix 'amq.*'")
         self._check_queue_limit(declaration.name)
-        queue = self._queue_factory.create(declaration, owner if declaration.exclusive else None)
-        self.add_queue(queue)
+        arguments = QueueArguments.parse(declaration.arguments, declaration.name, self.name)
+        self._check_quorum(declaration, arguments)
+        queue = self._queue_factory.create(
+            declaration, arguments, owner if declaration.exclusive else None
+        )
+        self.add_queue(queue, arguments)
         return queue, self.definitions.queue_declared(queue)
 
     def _check_queue_limit(self, name: str) -> None:
@@ -205,9 +230,38 @@ class VHost:
                 "is reached"
             )
 
-    def add_queue(self, queue: ClassicQueue) -> None:
-        """Enter a queue into the pool."""
+    def _check_quorum(self, declaration: QueueDeclaration, arguments: QueueArguments) -> None:
+        if arguments.queue_type is not QueueType.QUORUM:
+            return
+        for is_wrong, what in (
+            (declaration.auto_delete, "auto-delete"),
+            (declaration.exclusive, "exclusive-owner"),
+            (not declaration.durable, "non-durable"),
+        ):
+            if is_wrong:
+                raise PreconditionFailed(
+                    f"invalid property '{what}' for queue '{declaration.name}' in vhost "
+                    f"'{self.name}'"
+                )
+
+    def add_reply_queue(self) -> ClassicQueue:
+        """A queue for direct replies, under a name nobody can guess; gone with its consumer."""
+        declaration = QueueDeclaration(
+            generated_name(f"{DIRECT_REPLY_TO}."),
+            durable=False,
+            exclusive=False,
+            auto_delete=True,
+            arguments={},
+        )
+        queue = self._queue_factory.create(declaration, QueueArguments(), None)
+        self.add_queue(queue, QueueArguments())
+        return queue
+
+    def add_queue(self, queue: ClassicQueue, arguments: QueueArguments) -> None:
+        """Enter a queue into the pool; *arguments* are those it was declared with."""
         self.queues[queue.name] = queue
+        queue.declared_arguments = arguments
+        self._configure_queue(queue)
         if queue.owner is not None:
             self._exclusive.setdefault(queue.owner, {})[queue] = None
         self.routes.changed()
@@ -220,7 +274,7 @@ class VHost:
         if queue is None:
             return 0, False
         self._check_owner(queue, owner)
-        self.turn.flush(queue)
+        self.turn.work_off(queue)
         if if_empty and queue.ready.count:
             raise PreconditionFailed(f"queue '{name}' in vhost '{self.name}' not empty")
         if if_unused and len(queue.consumers):
@@ -251,6 +305,24 @@ class VHost:
         else:
             queue.delete()
 
+    def bury(
+        self, queue: ClassicQueue, batch: Batch, offsets: Sequence[int], reason: DeathReason
+    ) -> bool:
+        """Send dead messages to the dead letter exchange (`QueueKeeper`)."""
+        return self._dead_letters.bury(queue, batch, offsets, reason)
+
+    def _post_due(
+        self, exchange_name: str, routing_key: str, message: bytes, attributes: int
+    ) -> None:
+        exchange = self.exchanges.get(exchange_name)
+        if exchange is not None:
+            self.postings.post(exchange, routing_key, message, attributes, is_due=True)
+
+    def remove_unused(self, queue: ClassicQueue) -> None:
+        """Its x-expires has passed (`QueueKeeper`)."""
+        logger.info("queue expired: vhost=%s queue=%s", self.name, queue.name)
+        self.remove_queue(queue)
+
     def fail_queue(self, queue: ClassicQueue, error: Exception) -> None:
         """A queue's log cannot be trusted any more: stop the queue, keep its files.
 
@@ -269,6 +341,7 @@ class VHost:
     def cancel(self, queue: ClassicQueue, consumer: Consumer) -> None:
         """Remove a consumer from its queue."""
         queue.consumers.remove(consumer)
+        queue.used(self.turn.now_ms)
         self.turn.touch(queue)
         self.drop_if_unused(queue)
 
@@ -292,6 +365,8 @@ class VHost:
         if not source.bind(binding):
             return is_durable(source, binding) and self.definitions.is_pending
         self.routes.changed()
+        if isinstance(source, RecentHistoryExchange):
+            self.postings.replay(destination, source.history())
         return self.definitions.bound(source, binding)
 
     def restore_binding(
@@ -331,7 +406,15 @@ class VHost:
         self.policies = policies
         for exchange in self.exchanges.values():
             self._configure_exchange(exchange)
+        for queue in self.queues.values():
+            self._configure_queue(queue)
         self.routes.changed()
+
+    def _configure_queue(self, queue: ClassicQueue) -> None:
+        arguments = self.policies.effective_queue_arguments(queue.declared_arguments, queue.name)
+        queue.configure(arguments, self, self.turn.now_ms)
+        if not arguments.is_plain or queue.ready.count:
+            self.turn.touch(queue)
 
     # ---- end
 
@@ -342,6 +425,7 @@ class VHost:
 
     def close(self) -> None:
         """Let go of all files."""
+        self.delays.close()
         for queue in self.queues.values():
             try:
                 queue.flush()

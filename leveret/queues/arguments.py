@@ -149,6 +149,15 @@ class QueueArguments:
             if field.name != "queue_type"
         ) and (self.queue_type is QueueType.CLASSIC)
 
+    @property
+    def counts_tries(self) -> bool:
+        """Must it be known how often a message was handed out, and how often that failed?"""
+        return (
+            self.queue_type is QueueType.QUORUM
+            or self.delivery_limit is not None
+            or self.delayed_retry_min_ms is not None
+        )
+
 
 class _Rule(NamedTuple):
     """An argument: its field in QueueArguments, its check, and whether policies may set it."""

@@ -37,6 +37,11 @@ class BatchCache:
         """First offset in the cache; its end if it is empty."""
         return self._batches[0].first_offset + self._taken if self._batches else self.end
 
+    @property
+    def first(self) -> Batch:
+        """The batch at the front, of which what lies before `start` has been taken."""
+        return self._batches[0]
+
     def add(self, batch: Batch) -> None:
         """Append *batch*, which begins at `end`."""
         self._batches.append(batch)
@@ -49,6 +54,25 @@ class BatchCache:
         self._taken = 0
         self.end = offset
         self.size = 0
+
+    def view(self, start: int, stop: int) -> list[Batch]:
+        """What lies in [start, stop), without taking it; *start* is not before `start`."""
+        found = []
+        for batch in self._batches:
+            low = max(start, batch.first_offset) - batch.first_offset
+            high = min(stop, batch.next_offset) - batch.first_offset
+            if low < high:
+                payloads = batch.payloads[low:high]
+                found.append(
+                    Batch(
+                        batch.first_offset + low,
+                        batch.timestamp_ms,
+                        batch.attributes,
+                        payloads,
+                        batch.payload_length,
+                    )
+                )
+        return found
 
     def take(self, stop: int, max_bytes: int) -> list[Batch]:
         """Remove and answer what lies before offset *stop*, about *max_bytes* of it."""

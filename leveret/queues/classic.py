@@ -1,39 +1,65 @@
 """ClassicQueue: messages leave in the order they came, each to one consumer.
 
 It is composed of a `MessageStore` (where the messages lie), a `ReadyList` (which of them wait) and
-a `ConsumerList` (for whom). A message is in exactly one state:
+a `ConsumerList` (for whom); `QueueRules` are there only if its arguments, or a policy, ask for
+something. A message is in exactly one state:
 
     Ready --deliver--> Delivered --ack--> Acked         Delivered --requeue--> Ready
     Ready --deliver without ack, purge--> Acked
+    Ready | Delivered --expire, overflow, reject--> Acked, behind its dead letter
 
-Ready, unacked and acked together are all that was ever appended.
+Ready, unacked and acked together are all that was ever appended; a message whose dead letter, or
+whose next try, is awaited counts as neither ready nor unacked.
 """
 
+from collections.abc import Mapping, Sequence
+
+from leveret.amqp.message import EXPIRES
+from leveret.queues.arguments import QueueArguments, QueueType
 from leveret.queues.consumers import Consumer, ConsumerList
+from leveret.queues.death import DeathReason
 from leveret.queues.declaration import QueueDeclaration
+from leveret.queues.expiry import due_from, due_ms, live_from
 from leveret.queues.memory_store import MemoryStore
-from leveret.queues.ready import ReadyList, ReadyRange
+from leveret.queues.ready import ReadyList, ReadyRange, ranges_of
+from leveret.queues.rules import QueueKeeper, QueueRules
 from leveret.queues.stopped_store import StoppedStore
 from leveret.queues.store import MessageStore
 from leveret.storage.batch import Batch
 from leveret.storage.log import SegmentLog
+from leveret.storage.record import split_batch
+from leveret.storage.state_log import State
 
 TURN_MESSAGES = 2048
 """Messages handed to one consumer before the others are looked at again."""
 TURN_BYTES = 1024 * 1024
+TURN_DEATHS = 16 * 1024
+"""Messages that die in one turn; the others go on in between."""
+
+Served = tuple[Batch, Sequence[int]]
+"""Messages and the offsets at which they lie."""
 
 
 class ClassicQueue:
     """A queue with competing consumers; durable or transient by its store.
 
     `id` names its directory and its definition, if it has any; `owner` is the connection that an
-    exclusive queue belongs to. `stopped` says why the queue has stopped; it is empty if it has not.
+    exclusive queue belongs to. `arguments` are those in force: `declared_arguments` and policies.
+    *tries* are hand-outs and failures of messages in a recovered log. `stopped` says why the
+    queue has stopped; it is empty if it has not.
     """
 
     __slots__ = (
+        "_may_expire",
+        "_new_from",
+        "_now_ms",
+        "_rules",
         "_store",
+        "_tries",
+        "arguments",
         "consumers",
         "declaration",
+        "declared_arguments",
         "id",
         "name",
         "owner",
@@ -50,24 +76,63 @@ class ClassicQueue:
         *,
         queue_id: int = 0,
         owner: object | None = None,
+        tries: Mapping[int, tuple[int, int]] | None = None,
     ) -> None:
         self.declaration = declaration
         self.name = declaration.name
         self.id = queue_id
         self.owner = owner
+        self.arguments = self.declared_arguments = QueueArguments()
+        self._rules: QueueRules | None = None
         self._store = store
         self.ready = ready
         self.consumers = ConsumerList()
         self.unacked = 0
         self.stopped = ""
+        # Is there perhaps a message with an expiration of its own? What a log brings is not known.
+        self._may_expire = ready.count > 0
+        self._new_from = ready.end
+        self._now_ms = 0
+        self._tries = tries
+
+    def configure(self, arguments: QueueArguments, keeper: QueueKeeper, now_ms: int) -> None:
+        """Go by *arguments* from now on; *keeper* buries the dead and removes the unused."""
+        self.arguments = arguments
+        before = self._rules
+        self.consumers.single_active = arguments.single_active_consumer
+        self.consumers.by_priority = arguments.queue_type is QueueType.QUORUM
+        if arguments.is_plain and (before is None or not before.retry):
+            self._rules = None
+            return
+        self._rules = QueueRules(arguments, keeper, before, now_ms)
+        if self._rules.counts is not None and self._tries is not None:
+            self._rules.counts.restore(self._tries)
+            self._tries = None
+        if self._rules.counts_bytes_anew and self.ready.count:
+            for start, stop in self.ready.ranges():
+                for batch in self._store.fetch(start, stop):
+                    self._rules.count_bytes(batch)
 
     # ---- in
 
     def publish(
         self, payloads: list[bytes], attributes: int, payload_length: int, now_ms: int
-    ) -> None:
-        """Append *payloads*; they are ready once `flush` has been called in the same turn."""
+    ) -> Sequence[int]:
+        """Append *payloads*; they are ready once `flush` has been called in the same turn.
+
+        Answers the places of those that the queue refuses.
+        """
+        if attributes & EXPIRES:
+            self._may_expire = True
+        rules = self._rules
+        refused: Sequence[int] = ()
+        if rules is not None and rules.limits_intake:
+            waiting = self.ready.count + self._store.next_offset - self.ready.end
+            payloads, refused = rules.admit(self, payloads, attributes, waiting, now_ms)
+            if not payloads:
+                return refused
         self._store.append(payloads, attributes, payload_length, now_ms)
+        return refused
 
     def flush(self) -> SegmentLog | None:
         """Write what was published in this turn and make it ready.
@@ -75,12 +140,33 @@ class ClassicQueue:
         Answers the log that must be synced before it is confirmed. Raises the log's errors.
         """
         log = self._store.flush()
+        self._new_from = self.ready.end
         self.ready.extend(self._store.next_offset)
         return log
 
     # ---- out
 
-    def dispatch(self) -> None:
+    def dispatch(self, now_ms: int) -> int | None:
+        """Hand ready messages to consumers, and bury those that must not wait any longer.
+
+        Answers when this is to be done again though nothing happens meanwhile.
+        """
+        self._now_ms = now_ms
+        rules = self._rules
+        if rules is None:
+            self._hand_out()
+            return self._expire() if self._may_expire else None
+        if rules.retry is not None:
+            returned = rules.retry.release(now_ms)
+            if returned:
+                self._put_back(returned)
+        self._hand_out()
+        if rules.limit is not None:
+            self._drop_head(rules)
+        due_ms = self._expire() if self._may_expire or rules.ttl_ms is not None else None
+        return rules.next_look_ms(self, due_ms, now_ms)
+
+    def _hand_out(self) -> None:
         """Hand ready messages to the consumers in turn, while any of them has credit."""
         ready = self.ready
         while ready.count:
@@ -97,12 +183,11 @@ class ClassicQueue:
                 self._serve_round_robin(turns)
 
     def _serve(self, consumer: Consumer, wanted: ReadyRange) -> None:
-        for batch in self._read(wanted):
-            offsets = range(batch.first_offset, batch.next_offset)
+        for batch, offsets in self._read(wanted):
             if consumer.no_ack:
-                self._store.discard(batch)
+                self._discard(offsets)
             else:
-                self._store.hold(batch)
+                self._store.hold(batch, offsets)
                 self.unacked += len(offsets)
             consumer.outlet.deliver(consumer, batch, offsets, redelivered=wanted.redelivered)
         self.consumers.served(consumer)
@@ -117,57 +202,186 @@ class ClassicQueue:
         if wanted is None:
             return
         place = 0
-        for batch in self._read(wanted):
+        for batch, offsets in self._read(wanted):
             count = len(batch.payloads)
             if any(not consumer.no_ack for consumer, _ in turns):
-                self._store.hold(batch)
+                self._store.hold(batch, offsets)
             for step in range(min(len(turns), count)):
                 consumer = turns[(place + step) % len(turns)][0]
-                offsets = range(batch.first_offset + step, batch.next_offset, len(turns))
+                share_offsets = offsets[step :: len(turns)]
                 share = Batch(
-                    offsets.start,
+                    share_offsets[0],
                     batch.timestamp_ms,
                     batch.attributes,
                     batch.payloads[step :: len(turns)],
                     batch.payload_length,
                 )
                 if consumer.no_ack:
-                    self._store.settle(list(offsets))
+                    self._settle(list(share_offsets))
                 else:
-                    self.unacked += len(offsets)
-                consumer.outlet.deliver(consumer, share, offsets, redelivered=wanted.redelivered)
+                    self.unacked += len(share_offsets)
+                consumer.outlet.deliver(
+                    consumer, share, share_offsets, redelivered=wanted.redelivered
+                )
             place = (place + count) % len(turns)
         self.consumers.served(turns[place - 1][0])
 
     def get(self, *, no_ack: bool) -> tuple[Batch, bool] | None:
         """Take one message (basic.get): a batch of one and whether it was delivered before."""
-        wanted = self.ready.peek(1)
-        if wanted is None:
-            return None
-        batch = self._read(wanted)[0]
-        if no_ack:
-            self._store.discard(batch)
-        else:
-            self._store.hold(batch)
-            self.unacked += 1
-        return batch, wanted.redelivered
+        while (wanted := self.ready.peek(1)) is not None:
+            for batch, offsets in self._read(wanted):
+                if no_ack:
+                    self._discard(offsets)
+                else:
+                    self._store.hold(batch, offsets)
+                    self.unacked += 1
+                return batch, wanted.redelivered
+        return None
 
-    def _read(self, wanted: ReadyRange) -> list[Batch]:
+    def _read(self, wanted: ReadyRange) -> Sequence[Served]:
+        """Take messages that are ready; those whose time is over are buried on the way."""
         batches = self._store.read(wanted, TURN_BYTES)
         self.ready.take(batches[-1].next_offset)
-        return batches
+        rules = self._rules
+        served: list[Served] = []
+        for batch in batches:
+            offsets = range(batch.first_offset, batch.next_offset)
+            if rules is not None:
+                rules.taken(batch, offsets)
+            # What came in this turn may be delivered even if its time to live is nothing.
+            if self._may_die(batch) and batch.first_offset < self._new_from:
+                served += self._living(batch)
+            else:
+                served.append((batch, offsets))
+        if rules is not None and wanted.redelivered and rules.counts is not None:
+            served = [(rules.counts.stamp(batch, offsets), offsets) for batch, offsets in served]
+        return served
+
+    def _may_die(self, batch: Batch) -> bool:
+        return bool(batch.attributes & EXPIRES) or (
+            self._rules is not None and self._rules.ttl_ms is not None
+        )
+
+    def _living(self, batch: Batch) -> list[Served]:
+        """The pieces of *batch* whose time is not over; the others are buried."""
+        living: list[Served] = []
+        ttl_ms = None if self._rules is None else self._rules.ttl_ms
+        while batch.payloads:
+            dead, batch = split_batch(batch, live_from(batch, 0, ttl_ms, self._now_ms))
+            if dead.payloads:
+                self._bury(dead, range(dead.first_offset, dead.next_offset), DeathReason.EXPIRED)
+            piece, batch = split_batch(batch, due_from(batch, 0, ttl_ms, self._now_ms))
+            if piece.payloads:
+                living.append((piece, range(piece.first_offset, piece.next_offset)))
+        return living
+
+    @property
+    def can_deliver(self) -> bool:
+        """Would a message published now go to a consumer at once?"""
+        return not self.ready.count and bool(self.consumers.in_turn())
+
+    # ---- death
+
+    def _expire(self) -> int | None:
+        """Bury what is at the head and whose time is over; answers when the next one's is."""
+        ttl_ms = None if self._rules is None else self._rules.ttl_ms
+        room = TURN_DEATHS
+        while (wanted := self.ready.peek(TURN_MESSAGES)) is not None:
+            batch = self._store.peek(wanted)
+            place = wanted.start - batch.first_offset
+            live = live_from(batch, place, ttl_ms, self._now_ms)
+            if live == place:
+                return due_ms(batch, place, ttl_ms)
+            if room <= 0:
+                return self._now_ms
+            stop = min(batch.first_offset + live, wanted.stop)
+            room -= stop - wanted.start
+            self._bury_ready(wanted._replace(stop=stop), DeathReason.EXPIRED)
+        if not self.unacked:
+            self._may_expire = False
+        return None
+
+    def _drop_head(self, rules: QueueRules) -> None:
+        """Bury the oldest of what is too much."""
+        assert rules.limit is not None
+        while excess := rules.limit.excess(self.ready.count):
+            wanted = self.ready.peek(min(excess, TURN_MESSAGES))
+            assert wanted is not None
+            self._bury_ready(wanted, DeathReason.MAX_LENGTH)
+
+    def _bury_ready(self, wanted: ReadyRange, reason: DeathReason) -> None:
+        batches = self._store.read(wanted, TURN_BYTES)
+        self.ready.take(batches[-1].next_offset)
+        for batch in batches:
+            offsets = range(batch.first_offset, batch.next_offset)
+            if self._rules is not None:
+                self._rules.taken(batch, offsets)
+            self._bury(batch, offsets, reason)
+
+    def _bury(self, batch: Batch, offsets: Sequence[int], reason: DeathReason) -> None:
+        """*batch*, just read, is dead: to its keeper, if it is to become dead letters."""
+        rules = self._rules
+        if rules is None or not rules.dead_letters or rules.bury(self, batch, offsets, reason):
+            self._discard(offsets)
+        else:
+            self._store.hold(batch, offsets)
+
+    def _bury_delivered(self, offsets: list[int], reason: DeathReason) -> None:
+        rules = self._rules
+        if rules is None or not rules.dead_letters:
+            self._settle(offsets)
+            return
+        for start, stop in ranges_of(offsets):
+            for batch in self._store.fetch(start, stop):
+                dead = range(batch.first_offset, batch.next_offset)
+                if rules.bury(self, batch, dead, reason):
+                    self._settle(list(dead))
+
+    def buried(self, offsets: list[int]) -> None:
+        """The dead letters of these messages are safe."""
+        self._settle(offsets)
 
     # ---- after delivery
 
     def settle(self, offsets: list[int]) -> None:
-        """These deliveries were acknowledged, or rejected for good."""
+        """These deliveries were acknowledged."""
         self.unacked -= len(offsets)
+        self._settle(offsets)
+
+    def reject(self, offsets: list[int]) -> None:
+        """These deliveries were refused for good."""
+        self.unacked -= len(offsets)
+        self._bury_delivered(offsets, DeathReason.REJECTED)
+
+    def requeue(self, offsets: list[int], *, failed: bool) -> None:
+        """These deliveries are ready again, at their old place.
+
+        *failed*: it counts against the delivery limit.
+        """
+        self.unacked -= len(offsets)
+        if self._rules is not None and self._rules.counts is not None:
+            state = State.FAILED if failed else State.RETURNED
+            self._store.note(state, offsets)
+            offsets, dead = self._rules.returned(offsets, self._now_ms, failed=failed)
+            if dead:
+                self._bury_delivered(dead, DeathReason.DELIVERY_LIMIT)
+        if offsets:
+            self._put_back(offsets)
+
+    def _put_back(self, offsets: list[int]) -> None:
+        self.ready.put_back(offsets)
+        if self._rules is not None:
+            self._rules.put_back(offsets)
+
+    def _settle(self, offsets: list[int]) -> None:
+        if self._rules is not None:
+            self._rules.settled(offsets)
         self._store.settle(offsets)
 
-    def requeue(self, offsets: list[int]) -> None:
-        """These deliveries are ready again, at their old place."""
-        self.unacked -= len(offsets)
-        self.ready.put_back(offsets)
+    def _discard(self, offsets: Sequence[int]) -> None:
+        if self._rules is not None:
+            self._rules.settled(offsets)
+        self._store.discard(offsets)
 
     def flush_state(self) -> SegmentLog | None:
         """Write down what was delivered and settled in this turn.
@@ -180,9 +394,16 @@ class ClassicQueue:
         """Settle everything that is ready; answers how many messages that were."""
         count = self.ready.count
         self._store.settle_ranges(self.ready.clear())
+        if self._rules is not None:
+            self._rules.purged()
         return count
 
     # ---- end
+
+    def used(self, now_ms: int) -> None:
+        """Somebody declared it, or fetched from it: it is not to be removed as unused yet."""
+        if self._rules is not None:
+            self._rules.used_at_ms = now_ms
 
     def close(self) -> None:
         """Let go of files; what is durable stays on disk."""
@@ -196,6 +417,8 @@ class ClassicQueue:
         store = self._store
         store.fail(error)
         self.stopped = reason
+        self._rules = None
+        self._may_expire = False
         self.ready.clear()
         self._store = StoppedStore(reason, self.ready.end, store.delete)
 
@@ -204,4 +427,5 @@ class ClassicQueue:
         self._store.delete()
         # What a transaction routed here before may still come, and goes nowhere.
         self._store = MemoryStore()
+        self._rules = None
         self.ready = ReadyList(0)

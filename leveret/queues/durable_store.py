@@ -1,5 +1,7 @@
 """DurableStore: the messages of a durable queue."""
 
+from collections.abc import Sequence
+
 from leveret.amqp.message import TRANSIENT
 from leveret.queues.batch_cache import BatchCache, CacheBudget, extend_batch
 from leveret.queues.ready import ReadyRange, ranges_of
@@ -67,29 +69,56 @@ class DurableStore:
 
     def read(self, wanted: ReadyRange, max_bytes: int) -> list[Batch]:
         cache = self._cache
-        before = cache.size
         if wanted.start < cache.start:
-            return self._read_returned(wanted, max_bytes)
-        if wanted.start != cache.start or cache.start == cache.end:
-            cache.restart(wanted.start)
-            for batch in self._log.read(wanted.start, READ_BYTES):
-                cache.add(batch)
+            return self._read_log(wanted.start, wanted.stop, max_bytes)
+        self._load(wanted.start)
+        before = cache.size
         batches = cache.take(wanted.stop, max_bytes)
         self._budget.used += cache.size - before
         return batches
 
-    def _read_returned(self, wanted: ReadyRange, max_bytes: int) -> list[Batch]:
+    def peek(self, wanted: ReadyRange) -> Batch:
+        if wanted.start < self._cache.start:
+            return self._read_log(wanted.start, wanted.start + 1, 1)[0]
+        self._load(wanted.start)
+        return self._cache.first
+
+    def fetch(self, start: int, stop: int) -> list[Batch]:
+        batches: list[Batch] = []
+        while start < stop:
+            batches += self._read_log(start, stop, READ_BYTES)
+            start = batches[-1].next_offset
+        return batches
+
+    def _load(self, start: int) -> None:
+        """Have the cache begin at *start*, which is not before its own start."""
+        cache = self._cache
+        if start == cache.start != cache.end:
+            return
+        before = cache.size
+        cache.restart(start)
+        for batch in self._log.read(start, READ_BYTES):
+            cache.add(batch)
+        self._budget.used += cache.size - before
+
+    def _read_log(self, start: int, stop: int, max_bytes: int) -> list[Batch]:
         """Messages that were delivered before: not in the cache any more."""
-        around = BatchCache(wanted.start)
-        for batch in self._log.read(wanted.start, min(max_bytes, READ_BYTES)):
+        around = BatchCache(start)
+        for batch in self._log.read(start, min(max_bytes, READ_BYTES)):
             around.add(batch)
-        return around.take(wanted.stop, max_bytes)
+        return around.take(stop, max_bytes)
 
-    def hold(self, batch: Batch) -> None:
-        self._delivered.append((batch.first_offset, batch.next_offset))
+    def hold(self, batch: Batch, offsets: Sequence[int]) -> None:
+        if isinstance(offsets, range) and offsets.step == 1:
+            self._delivered.append((offsets.start, offsets.stop))
+        else:
+            self._delivered += ranges_of(list(offsets))
 
-    def discard(self, batch: Batch) -> None:
-        self._settled += range(batch.first_offset, batch.next_offset)
+    def discard(self, offsets: Sequence[int]) -> None:
+        self._settled += offsets
+
+    def note(self, state: State, offsets: list[int]) -> None:
+        self._log.mark(state, ranges_of(offsets))
 
     def settle(self, offsets: list[int]) -> None:
         self._settled += offsets

@@ -1,10 +1,12 @@
 """MemoryStore: the messages of a transient queue."""
 
+from collections.abc import Sequence
 from itertools import repeat
 
 from leveret.queues.batch_cache import BatchCache, extend_batch, payloads_size
 from leveret.queues.ready import ReadyRange
 from leveret.storage.batch import Batch
+from leveret.storage.state_log import State
 
 
 class MemoryStore:
@@ -38,20 +40,37 @@ class MemoryStore:
             return self._cache.take(wanted.stop, max_bytes)
         batches = []
         for offset in range(wanted.start, wanted.stop):
-            attributes, now_ms, payload = self._held.pop(offset)
-            batches.append(Batch(offset, now_ms, attributes, [payload], len(payload)))
-            max_bytes -= len(payload)
+            batch = self._held_one(offset)
+            del self._held[offset]
+            batches.append(batch)
+            max_bytes -= batch.payload_length
             if max_bytes <= 0:
                 break
         return batches
 
-    def hold(self, batch: Batch) -> None:
+    def peek(self, wanted: ReadyRange) -> Batch:
+        if wanted.start >= self._cache.start:
+            return self._cache.first
+        return self._held_one(wanted.start)
+
+    def fetch(self, start: int, stop: int) -> list[Batch]:
+        cached = self._cache.start
+        held = [self._held_one(offset) for offset in range(start, min(stop, cached))]
+        return held + self._cache.view(max(start, cached), stop)
+
+    def _held_one(self, offset: int) -> Batch:
+        attributes, now_ms, payload = self._held[offset]
+        return Batch(offset, now_ms, attributes, [payload], len(payload))
+
+    def hold(self, batch: Batch, offsets: Sequence[int]) -> None:
         facts = repeat(batch.attributes), repeat(batch.timestamp_ms)
-        offsets = range(batch.first_offset, batch.next_offset)
         self._held.update(zip(offsets, zip(*facts, batch.payloads), strict=True))  # noqa: B905
 
-    def discard(self, batch: Batch) -> None:
+    def discard(self, offsets: Sequence[int]) -> None:
         """Nothing to do: reading has removed them."""
+
+    def note(self, state: State, offsets: list[int]) -> None:
+        """Nothing to do: nobody will ask after a restart."""
 
     def settle(self, offsets: list[int]) -> None:
         forget = self._held.pop

@@ -76,11 +76,16 @@ class ReadyList:
         for start, stop in ranges_of(offsets):
             self._return(ReadyRange(start, stop, True))
 
-    def clear(self) -> list[tuple[int, int]]:
-        """Take everything; answers the ranges that were ready."""
+    def ranges(self) -> list[tuple[int, int]]:
+        """All that is ready, oldest first."""
         ranges = [(start, stop) for start, stop, _ in sorted(self._returned)]
         if self.cursor < self.end:
             ranges.append((self.cursor, self.end))
+        return ranges
+
+    def clear(self) -> list[tuple[int, int]]:
+        """Take everything; answers the ranges that were ready."""
+        ranges = self.ranges()
         self._returned.clear()
         self.cursor = self.end
         self.count = 0

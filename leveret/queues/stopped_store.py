@@ -1,10 +1,11 @@
 """StoppedStore: what is left of a store that failed."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from leveret.amqp.errors import InternalError
 from leveret.queues.ready import ReadyRange
 from leveret.storage.batch import Batch
+from leveret.storage.state_log import State
 
 
 class StoppedStore:
@@ -28,10 +29,18 @@ class StoppedStore:
     def read(self, wanted: ReadyRange, max_bytes: int) -> list[Batch]:
         raise InternalError(self._reason)
 
-    def hold(self, batch: Batch) -> None:
+    def peek(self, wanted: ReadyRange) -> Batch:
+        raise InternalError(self._reason)
+
+    def fetch(self, start: int, stop: int) -> list[Batch]:
+        raise InternalError(self._reason)
+
+    def hold(self, batch: Batch, offsets: Sequence[int]) -> None:
         """Nothing to do, here and below: there are no messages."""
 
-    def discard(self, batch: Batch) -> None: ...
+    def discard(self, offsets: Sequence[int]) -> None: ...
+
+    def note(self, state: State, offsets: list[int]) -> None: ...
 
     def settle(self, offsets: list[int]) -> None: ...
 

@@ -4,11 +4,13 @@ Messages come and go in batches. A message that is read for delivery leaves the 
 queue then says what becomes of it: `hold` (it will be settled later), or `discard`.
 """
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from leveret.queues.ready import ReadyRange
 from leveret.storage.batch import Batch
 from leveret.storage.log import SegmentLog
+from leveret.storage.state_log import State
 
 
 class MessageStore(Protocol):
@@ -24,11 +26,23 @@ class MessageStore(Protocol):
     def read(self, wanted: ReadyRange, max_bytes: int) -> list[Batch]:
         """The messages of *wanted*, from its start, about *max_bytes* of them but at least one."""
 
-    def hold(self, batch: Batch) -> None:
-        """These messages, just read, were delivered and wait to be settled."""
+    def peek(self, wanted: ReadyRange) -> Batch:
+        """Some of the messages of *wanted*, from its start, at least one; all stay where they are.
 
-    def discard(self, batch: Batch) -> None:
-        """These messages, just read, need no acknowledgement."""
+        The first of them is at `wanted.start - first_offset` in the batch.
+        """
+
+    def fetch(self, start: int, stop: int) -> list[Batch]:
+        """The messages of a range, delivered or not but none of them settled; they stay there."""
+
+    def hold(self, batch: Batch, offsets: Sequence[int]) -> None:
+        """These messages, just read from *offsets*, were delivered and wait to be settled."""
+
+    def discard(self, offsets: Sequence[int]) -> None:
+        """The messages at *offsets*, just read, need no acknowledgement."""
+
+    def note(self, state: State, offsets: list[int]) -> None:
+        """Write down that these deliveries came back (FAILED or RETURNED)."""
 
     def settle(self, offsets: list[int]) -> None:
         """These messages are done with."""

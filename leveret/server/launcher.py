@@ -1,7 +1,7 @@
 """Launcher: the composition root. Builds the broker, runs it until a signal, takes it down.
 
-Start: data directory, definitions, queues, storage thread, listener, ready line.
-Stop: listener, connections (320), what they left behind, storage thread, files.
+Start: data directory, definitions, queues, storage thread, listener, control socket, ready line.
+Stop: control socket, listener, connections (320), what they left behind, storage thread, files.
 """
 
 import asyncio
@@ -22,12 +22,14 @@ from leveret.amqp.properties import FactsReader
 from leveret.amqp.publish_shape import ShapeBook
 from leveret.amqp.tuning import Tuning
 from leveret.broker.broker import Broker
+from leveret.broker.limits import NodeLimits
 from leveret.broker.queue_pool import StorageSettings
 from leveret.broker.session import Session
 from leveret.broker.turn import Turn, TurnQueue
 from leveret.queues.batch_cache import CacheBudget
 from leveret.server.commit_loop import CommitLoop
 from leveret.server.config import Config
+from leveret.server.control import ControlSocket
 from leveret.server.sweeper import Sweeper
 from leveret.server.transport import AmqpTransport
 from leveret.storage.committer import Committer, SyncPolicy
@@ -95,6 +97,8 @@ class Server:
             schedule=loop.call_soon,
             wake_committer=self._wake_committer,
             on_failure=self._queue_failed,
+            clock_ms=_now_ms,
+            call_later=loop.call_later,
         )
         self._sweeper = Sweeper()
         self._space = DiskSpace(self._sweeper.sweep, spares=SPARE_FILES)
@@ -106,7 +110,13 @@ class Server:
             _now_ms,
             self._space,
         )
-        self.broker = Broker(config.data_dir, settings, self._committer, self._turn)
+        limits = NodeLimits(
+            connections=config.connection_max,
+            channels=config.channel_max_per_node,
+            exchanges=config.exchange_max,
+        )
+        self.broker = Broker(config.data_dir, settings, self._committer, self._turn, limits)
+        self._control = ControlSocket(self.broker, config.data_dir, _now_ms)
         self._commits = CommitLoop(
             self._committer, loop, settled=self._turn.run, failed=self.broker.log_failed
         )
@@ -139,7 +149,7 @@ class Server:
             gc.freeze()
             gc.set_threshold(*GC_THRESHOLD)
             try:
-                async with anyio.create_task_group() as tasks:
+                async with self._control.listening(), anyio.create_task_group() as tasks:
                     tasks.start_soon(self._tick)
                     tasks.start_soon(self._sync)
                     yield server.sockets[0].getsockname()[1]

@@ -7,6 +7,7 @@ states of records that are gone are dropped before anything new can take their o
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -37,6 +38,7 @@ from leveret.storage.state_log import (
 _FILE_NAME = re.compile(r"\d{20}(\.\w+)(\.tmp)?")
 
 Intervals = list[tuple[int, int]]
+_STATES = frozenset(State)
 
 
 @dataclass(slots=True)
@@ -44,12 +46,14 @@ class Recovered:
     """What recovery found.
 
     `ready` are the messages [start, end) that are neither acked nor volatile, `delivered` those of
-    them that were handed to a consumer before. `report` has a line for each repair.
+    them that were handed to a consumer before. `report` has a line for each repair. `tries` tells
+    of each delivered one how often it was handed out and how many of these were FAILED.
     """
 
     next_offset: int = 0
     ready: Intervals = field(default_factory=list)
     delivered: Intervals = field(default_factory=list)
+    tries: dict[int, tuple[int, int]] = field(default_factory=dict)
     report: list[str] = field(default_factory=list)
 
 
@@ -59,9 +63,11 @@ def recover(
     clock_ms: Callable[[], int],
     *,
     space: DiskSpace | None = None,
+    counts_tries: bool = False,
 ) -> tuple[SegmentLog, Recovered]:
     """Open the log in *directory*, which need not exist.
 
+    With *counts_tries* fills in `tries`, at the cost of an entry for each delivered message.
     Blocks; reads what the indexes do not cover. Raises UnsupportedFormat, and CorruptRecord if a
     closed segment without an index has a bad record.
     """
@@ -73,7 +79,7 @@ def recover(
             segment = Segment(directory, base_offset, options.index_interval_bytes)
             on_error.callback(segment.close)
             _recover_records(segment, following, recovered.report)
-            _recover_states(segment, recovered)
+            _recover_states(segment, recovered, counts_tries=counts_tries)
             if segment.is_spent:
                 segment.delete()
             else:
@@ -167,7 +173,7 @@ def _scan_tail(segment: Segment, may_cut: bool, report: list[str]) -> None:
     segment.log.dirty |= position > start
 
 
-def _recover_states(segment: Segment, recovered: Recovered) -> None:
+def _recover_states(segment: Segment, recovered: Recovered, *, counts_tries: bool) -> None:
     """Apply the state log of *segment*, and rewrite it if it says more than it may.
 
     An entry behind the end of the log would hide a message that has yet to come, so the state log
@@ -180,7 +186,31 @@ def _recover_states(segment: Segment, recovered: Recovered) -> None:
     delivered = sorted(_interval(segment, e) for e in entries if e[2] == State.DELIVERED)
     ready = segment.acked.gaps(segment.base_offset, segment.next_offset)
     recovered.ready += ready
-    recovered.delivered += _intersect(merge_intervals(iter(delivered)), ready)
+    redelivered = _intersect(merge_intervals(iter(delivered)), ready)
+    recovered.delivered += redelivered
+    if counts_tries:
+        recovered.tries.update(_count_tries(segment, entries, redelivered))
+
+
+def _count_tries(
+    segment: Segment, entries: list[Entry], redelivered: Intervals
+) -> dict[int, tuple[int, int]]:
+    """Count the hand-outs and failures of the messages *redelivered*.
+
+    A hand-out that neither came back nor was settled went down with the broker: it failed.
+    """
+    wanted = {offset for start, end in redelivered for offset in range(start, end)}
+    counts = {state: Counter[int]() for state in (State.DELIVERED, State.RETURNED, State.FAILED)}
+    for entry in entries:
+        counter = counts.get(State(entry[2])) if entry[2] in _STATES else None
+        if counter is not None:
+            counter.update(wanted.intersection(range(*_interval(segment, entry))))
+    tries = {}
+    for offset, acquired in counts[State.DELIVERED].items():
+        failed = counts[State.FAILED][offset]
+        came_back = failed + counts[State.RETURNED][offset]
+        tries[offset] = acquired, failed + (acquired > came_back)
+    return tries
 
 
 def _read_states(segment: Segment, report: list[str]) -> list[Entry]:

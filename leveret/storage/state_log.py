@@ -30,6 +30,10 @@ class State(IntEnum):
     """Settled for good."""
     VOLATILE = 3
     """Transient: forgotten at the next start."""
+    RETURNED = 4
+    """Given back by the consumer."""
+    FAILED = 5
+    """Came back from a consumer that did not manage, or was lost."""
 
 
 Entry = tuple[int, int, int]

@@ -4,7 +4,6 @@ import pytest
 from pamqp import commands
 
 from leveret.amqp.errors import AccessRefused, NotFound
-from leveret.amqp.properties import NO_PROPERTIES, PropertyView
 from leveret.amqp.tables import Field
 from leveret.broker.vhost import VHost
 from leveret.exchanges.route_cache import RouteCache
@@ -63,14 +62,12 @@ def test_the_default_exchange_sees_queues_come_and_go(vhost: VHost) -> None:
     assert found(vhost, "", "q") == []
 
 
-def test_headers_decide_for_each_message(vhost: VHost) -> None:
-    queue = declare_queue(vhost, "q")
-    vhost.bind("amq.headers", queue, "", {"colour": Field("S", "red")})
-    route = vhost.routes.find(arguments("amq.headers", ""))
-    assert route.queues is None
-    for colour, queues in (("red", (queue,)), ("blue", ())):
-        raw = NO_PROPERTIES.with_changes(headers={"colour": Field("S", colour)})
-        assert vhost.routes.queues(route, PropertyView(raw)) == queues
+def test_where_properties_decide_no_route_is_remembered(vhost: VHost) -> None:
+    assert found(vhost, "amq.headers") is None
+    declare_exchange(vhost, "e")
+    assert found(vhost, "e") == []
+    vhost.bind("e", vhost.exchange("amq.headers"), "", {})
+    assert found(vhost, "e") is None
 
 
 def test_an_internal_exchange_takes_no_publishes(vhost: VHost) -> None:

@@ -18,12 +18,15 @@ class World:
         self.loop = FakeLoop()
         self.failures: list[tuple[TurnQueue, Exception]] = []
         self.wakes = 0
+        self.now_ms = 0
         self.committer = Committer(policy, Sink())
         self.turn = Turn(
             self.committer,
             schedule=self.loop.call_soon,
             wake_committer=self._wake,
             on_failure=lambda queue, error: self.failures.append((queue, error)),
+            clock_ms=lambda: self.now_ms,
+            call_later=self.loop.call_later,
         )
 
     def _wake(self) -> None:
@@ -61,10 +64,11 @@ class Queue:
             raise self.flush_error
         return self.log
 
-    def dispatch(self) -> None:
+    def dispatch(self, now_ms: int) -> int | None:
         self._note("dispatch")
         if self.dispatch_error is not None:
             raise self.dispatch_error
+        return None
 
     def flush_state(self) -> Log | None:
         self._note("state")
@@ -103,7 +107,7 @@ def test_a_turn_is_worked_off_once_and_in_order(world: World) -> None:
     world.loop.run()
     assert world.events == [
         *("a flush", "b flush"),
-        *("a dispatch", "a state", "b dispatch", "b state"),
+        *("a dispatch", "b dispatch", "a state", "b state"),
         "confirms ack",
         *["connection output"] * 3,
         "afterwards",
@@ -129,7 +133,7 @@ def test_a_confirm_waits_for_the_sync_of_what_was_flushed(world: World) -> None:
 def test_what_a_method_flushes_is_synced_too(world: World) -> None:
     job = Job()
     queue = Queue(world, "a", Log(job))
-    world.turn.flush(queue)
+    world.turn.work_off(queue)
     queue.log = None
     world.turn.touch(queue)
     world.loop.run()
@@ -186,7 +190,7 @@ def test_a_method_on_a_queue_that_cannot_be_written_fails(world: World) -> None:
     queue = Queue(world, "a")
     queue.flush_error = OSError("full")
     with pytest.raises(InternalError):
-        world.turn.flush(queue)
+        world.turn.work_off(queue)
     assert world.failures == [(queue, queue.flush_error)]
     tracker = world.tracker("confirms")
     tracker.publish(1, durable=True)
@@ -199,14 +203,17 @@ def test_what_is_touched_on_the_way_belongs_to_the_turn(world: World) -> None:
     second = Queue(world, "b")
 
     class First(Queue):
-        def dispatch(self) -> None:
-            super().dispatch()
+        def dispatch(self, now_ms: int) -> int | None:
             world.turn.touch(second)
+            return super().dispatch(now_ms)
 
     world.turn.touch(First(world, "a"))
     world.turn.output(Output(world, "connection"))
     world.loop.run()
-    assert world.events[-4:] == ["b flush", "b dispatch", "b state", "connection output"]
+    assert world.events == [
+        *("a flush", "a dispatch", "b flush", "b dispatch"),
+        *("a state", "b state", "connection output"),
+    ]
 
 
 def test_a_queue_that_is_gone_is_left_alone(world: World) -> None:
@@ -215,3 +222,22 @@ def test_a_queue_that_is_gone_is_left_alone(world: World) -> None:
     world.turn.forget(queue)
     world.loop.run()
     assert world.events == []
+
+
+def test_a_queue_is_looked_at_again_when_it_says(world: World) -> None:
+    class Waiting(Queue):
+        def dispatch(self, now_ms: int) -> int | None:
+            super().dispatch(now_ms)
+            return 1000 if now_ms < 1000 else None
+
+    world.turn.touch(Waiting(world, "a"))
+    world.loop.run()
+    world.now_ms = 999
+    world.loop.expire()
+    world.loop.run()
+    assert world.events == ["a flush", "a dispatch", "a state"]
+    world.now_ms = 1000
+    world.loop.expire()
+    world.loop.run()
+    assert world.events == ["a flush", "a dispatch", "a state"] * 2
+    assert world.loop.timers == []

@@ -164,10 +164,10 @@ def test_delete_tells_how_many_messages_were_ready(world: World, vhost: VHost) -
 def test_delete_may_insist_on_an_empty_and_unused_queue(world: World, vhost: VHost) -> None:
     queue = declare_queue(vhost, "q")
     publish(world, queue)
-    consume(queue)
     with pytest.raises(PreconditionFailed, match="queue 'q' in vhost '/' not empty"):
         vhost.delete_queue("q", ME, if_unused=True, if_empty=True)
     queue.purge()
+    consume(queue)
     with pytest.raises(PreconditionFailed, match="queue 'q' in vhost '/' in use"):
         vhost.delete_queue("q", ME, if_unused=True, if_empty=True)
     assert vhost.delete_queue("q", ME, if_unused=False, if_empty=True) == (0, False)

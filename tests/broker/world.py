@@ -21,6 +21,7 @@ class World:
         self.directory = directory
         self.budget = CacheBudget(cache_bytes, cache_bytes)
         self.loop = FakeLoop()
+        self.now_ms = 1_000_000
         self._open()
 
     def _open(self) -> None:
@@ -31,9 +32,11 @@ class World:
             schedule=self.loop.call_soon,
             wake_committer=lambda: self.loop.call_soon(self._commit),
             on_failure=lambda queue, error: self.broker.queue_failed(queue, error),
+            clock_ms=lambda: self.now_ms,
+            call_later=self.loop.call_later,
         )
         settings = StorageSettings(
-            LogOptions(segment_bytes=4096), self.budget, lambda: 0, DiskSpace()
+            LogOptions(segment_bytes=4096), self.budget, lambda: self.now_ms, DiskSpace()
         )
         self.broker = Broker(self.directory, settings, self.committer, self.turn)
         self.broker.open(self._metadata.load())
@@ -44,6 +47,12 @@ class World:
         vhost = self.broker.vhost("/")
         assert vhost is not None
         return vhost
+
+    def wait(self, milliseconds: int) -> None:
+        """Let time pass, and what is due happen."""
+        self.now_ms += milliseconds
+        self.loop.expire()
+        self.run()
 
     def run(self) -> None:
         """Let the loop and the storage thread finish what they have to do."""

@@ -50,7 +50,7 @@ def test_a_burst_is_dealt_out_one_by_one() -> None:
     queue = queue_of()
     first, second, third = (consume(queue, tag) for tag in "abc")
     publish(queue, 10_000)
-    queue.dispatch()
+    queue.dispatch(0)
     assert offsets(first) == list(range(0, 10_000, 3))
     assert offsets(second) == list(range(1, 10_000, 3))
     assert offsets(third) == list(range(2, 10_000, 3))
@@ -61,7 +61,7 @@ def test_the_turn_goes_on_with_the_next_message() -> None:
     outlets = [consume(queue, tag) for tag in "abc"]
     for number in range(7):
         publish(queue, 1, number)
-        queue.dispatch()
+        queue.dispatch(0)
     assert [offsets(outlet) for outlet in outlets] == [[0, 3, 6], [1, 4], [2, 5]]
 
 
@@ -69,7 +69,7 @@ def test_a_full_consumer_is_passed_over() -> None:
     queue = queue_of()
     slow, fast = consume(queue, "slow", prefetch=2), consume(queue, "fast")
     publish(queue, 8)
-    queue.dispatch()
+    queue.dispatch(0)
     assert offsets(slow) == [0, 2]
     assert offsets(fast) == [1, 3, 4, 5, 6, 7]
 
@@ -80,7 +80,7 @@ def test_a_shared_limit_is_kept_by_all_consumers_of_the_channel() -> None:
     channel.shared_prefetch = 3
     queue.consumers.add(Consumer(channel, "two", no_ack=False, exclusive=False, prefetch=0))
     publish(queue, 8)
-    queue.dispatch()
+    queue.dispatch(0)
     assert [(c.tag, offset) for c, offset, _, _ in channel.take()] == [
         ("one", 0),
         ("two", 1),
@@ -92,7 +92,7 @@ def test_one_consumer_takes_more_than_a_turn_holds() -> None:
     queue = queue_of()
     outlet = consume(queue, "a")
     publish(queue, 3 * TURN_MESSAGES)
-    queue.dispatch()
+    queue.dispatch(0)
     assert offsets(outlet) == list(range(3 * TURN_MESSAGES))
 
 
@@ -100,11 +100,11 @@ def test_requeued_messages_take_their_old_place() -> None:
     queue = queue_of()
     outlet = consume(queue, "a", prefetch=4)
     publish(queue, 6)
-    queue.dispatch()
+    queue.dispatch(0)
     (consumer,) = queue.consumers
-    queue.requeue([2, 0])
+    queue.requeue([2, 0], failed=False)
     consumer.unacked -= 2
-    queue.dispatch()
+    queue.dispatch(0)
     delivered = [(offset, redelivered) for _, offset, _, redelivered in outlet.take()]
     assert delivered[4:] == [(0, True), (2, True)]
 
@@ -115,7 +115,7 @@ def test_a_message_can_be_fetched() -> None:
     taken = queue.get(no_ack=False)
     assert taken is not None
     assert (taken[0].payloads, taken[1]) == ([b"000000"], False)
-    queue.requeue([0])
+    queue.requeue([0], failed=False)
     taken = queue.get(no_ack=True)
     assert taken is not None
     assert (taken[0].payloads, taken[1]) == ([b"000000"], True)
@@ -126,7 +126,7 @@ def test_a_purge_leaves_what_was_delivered() -> None:
     queue = queue_of()
     consume(queue, "a", prefetch=2)
     publish(queue, 5)
-    queue.dispatch()
+    queue.dispatch(0)
     assert queue.purge() == 3
     assert (queue.ready.count, queue.unacked) == (0, 2)
 
@@ -149,7 +149,7 @@ def test_what_comes_to_a_deleted_queue_goes_nowhere(tmp_path: Path) -> None:
     publish(queue, 5)
     queue.delete()
     publish(queue, 2, 5)
-    queue.dispatch()
+    queue.dispatch(0)
     queue.flush_state()
     assert not (tmp_path / "log").exists()
 
@@ -208,7 +208,7 @@ class ClassicQueueModel(RuleBasedStateMachine):
     @rule()
     def dispatch(self) -> None:
         expected = self.deal()
-        self.queue.dispatch()
+        self.queue.dispatch(0)
         found = {
             offset: (consumer, redelivered, int(payload))
             for channel in self.channels
@@ -287,7 +287,7 @@ class ClassicQueueModel(RuleBasedStateMachine):
     def requeue(self, data: st.DataObject) -> None:
         if some := self.some_of_out(data):
             self.ready = sorted(self.ready + some)
-            self.queue.requeue(some)
+            self.queue.requeue(some, failed=False)
 
     @rule()
     def purge(self) -> None:

@@ -93,7 +93,7 @@ class StoreModel(RuleBasedStateMachine):
     def deliver(self, limit: int, max_bytes: int) -> None:
         if (taken := self.take(limit, max_bytes)) is not None:
             for batch in taken[1]:
-                self.store.hold(batch)
+                self.store.hold(batch, range(batch.first_offset, batch.next_offset))
                 self.out += range(batch.first_offset, batch.next_offset)
                 self.delivered.update(range(batch.first_offset, batch.next_offset))
 
@@ -101,7 +101,7 @@ class StoreModel(RuleBasedStateMachine):
     def deliver_without_ack(self, limit: int, max_bytes: int) -> None:
         if (taken := self.take(limit, max_bytes)) is not None:
             for batch in taken[1]:
-                self.store.discard(batch)
+                self.store.discard(range(batch.first_offset, batch.next_offset))
                 for offset in range(batch.first_offset, batch.next_offset):
                     del self.messages[offset]
 

@@ -22,15 +22,11 @@ def ready(peer):
 
 
 HARD = [
-    # 73, 78 to 80
+    # 73, 78 and 80; 79 (immediate) is served here
     (method(1, Basic.Consume(queue="q", consumer_tag="c")), 530,
      "NOT_ALLOWED - attempt to reuse consumer tag 'c'", (60, 20)),
     (method(1, Basic.Qos(prefetch_size=7)), 540, "NOT_IMPLEMENTED - prefetch_size!=0 (7)",
      (60, 10)),
-    (method(1, Basic.Publish(routing_key="q", immediate=True)) + content(1, b"x"), 540,
-     "NOT_IMPLEMENTED - immediate=true", (60, 40)),
-    (method(1, Basic.Publish(routing_key="q", immediate=True)) + content(1, b""), 540,
-     "NOT_IMPLEMENTED - immediate=true", (60, 40)),
     (method(1, Basic.Recover(requeue=False)), 540, "NOT_IMPLEMENTED - requeue=false", (60, 110)),
     (frame(1, 1, b"\x00\x3c\x00\x64\x00"), 540, "NOT_IMPLEMENTED - requeue=false",
      (60, 100)),

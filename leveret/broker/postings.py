@@ -1,0 +1,177 @@
+"""Postings: one message at a time, for whatever its exchange and its headers ask for.
+
+The way of what a run of publishes cannot do: copies by CC and BCC, routing by properties, delays,
+duplicates, exchanges that keep a history; and of messages that the broker itself sends: dead
+letters and those whose delay is over.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol, cast
+
+from leveret.amqp.errors import PreconditionFailed
+from leveret.amqp.message import HAS_BCC, TRANSIENT, header_payload, with_header
+from leveret.amqp.properties import NO_PROPERTIES, PropertyView
+from leveret.amqp.tables import INTEGER_TAGS, Table, type_name
+from leveret.broker.delays import DELAY_HEADER
+from leveret.broker.turn import Turn
+from leveret.exchanges.destination import Destination
+from leveret.exchanges.exchange import Exchange
+from leveret.exchanges.recent_history import RecentHistoryExchange
+from leveret.exchanges.router import Router
+from leveret.queues.classic import ClassicQueue
+
+MAX_DELAY_MS = 10 * 366 * 24 * 60 * 60 * 1000
+
+
+class Posted(NamedTuple):
+    """What became of one message.
+
+    `is_routed`: it went somewhere, be it only to wait. `is_refused`: a queue would not have it.
+    `is_durable`: it must be on disk before it is confirmed. `lacks_consumers`: none can take it at
+    once, as `immediate` wants.
+    """
+
+    is_routed: bool
+    is_refused: bool = False
+    is_durable: bool = False
+    lacks_consumers: bool = False
+
+
+class Delays(Protocol):
+    """Where messages wait for their time."""
+
+    def hold(self, message: bytes, attributes: int, due_ms: int) -> None:
+        """Post *message* to its exchange at *due_ms*."""
+
+
+class Postings:
+    """Sends single messages on their way through one vhost."""
+
+    __slots__ = ("_delays", "_router", "_turn")
+
+    def __init__(self, router: Router, turn: Turn, delays: Delays) -> None:
+        self._router = router
+        self._turn = turn
+        self._delays = delays
+
+    def post(
+        self,
+        exchange: Exchange,
+        routing_key: str,
+        message: bytes,
+        attributes: int,
+        *,
+        is_due: bool = False,
+        avoids: Callable[[ClassicQueue], bool] | None = None,
+        accepts: Callable[[ClassicQueue], bool] | None = None,
+    ) -> Posted:
+        """Send *message* to *exchange*.
+
+        With *is_due* it has been held and checked before. Queues that *avoids* are left out. It
+        is unroutable unless one of its queues *accepts*. Raises PreconditionFailed for headers
+        that are not what they must be.
+        """
+        properties = PropertyView(header_payload(message, attributes))
+        headers = properties.headers or {}
+        keys = routing_keys(routing_key, headers)
+        if "BCC" in headers:
+            attributes |= HAS_BCC
+        if not is_due:
+            delay_ms = asked_delay_ms(headers)
+            if delay_ms and (
+                exchange.delays or self._router.route_keys(exchange, keys, properties)
+            ):
+                self._delays.hold(message, attributes, self._turn.now_ms + delay_ms)
+                return Posted(is_routed=True, is_durable=True)
+        if isinstance(exchange, RecentHistoryExchange):
+            exchange.keep(attributes, message, properties)
+        found = self._router.route_keys(exchange, keys, properties)
+        queues = cast("tuple[ClassicQueue, ...]", found)
+        if accepts is not None and queues and not any(map(accepts, queues)):
+            return Posted(is_routed=False, lacks_consumers=True)
+        if avoids is not None:
+            queues = tuple(queue for queue in queues if not avoids(queue))
+        return self._append(queues, message, attributes)
+
+    def replay(self, destination: Destination, history: list[tuple[int, bytes]]) -> None:
+        """Send the *history* of an exchange to what has been bound to it."""
+        for attributes, message in history:
+            queues: tuple[Destination, ...] = (destination,)
+            if isinstance(destination, Exchange):
+                key_at = 3 + message[1]
+                key = message[key_at : key_at + message[key_at - 1]].decode()
+                queues = self._router.route(destination, key, NO_PROPERTIES)
+            self._append(cast("tuple[ClassicQueue, ...]", queues), message, attributes)
+
+    def _append(self, queues: tuple[ClassicQueue, ...], message: bytes, attributes: int) -> Posted:
+        turn = self._turn
+        is_refused = is_durable = False
+        for queue in queues:
+            if publish(queue, [message], attributes, len(message), turn):
+                is_refused = True
+            elif queue.declaration.is_durable and not attributes & TRANSIENT:
+                is_durable = True
+        return Posted(bool(queues), is_refused, is_durable)
+
+
+def publish(
+    queue: ClassicQueue, messages: list[bytes], attributes: int, length: int, turn: Turn
+) -> list[int]:
+    """Append *messages* to *queue*; answers the places of those that it refuses.
+
+    A full queue whose consumers can take what it holds is given the time for it.
+    """
+    refused = queue.publish(messages, attributes, length, turn.now_ms)
+    turn.touch(queue)
+    if not refused:
+        return []
+    places = list(refused)
+    while len(queue.consumers):
+        waiting = queue.ready.count
+        turn.work_off(queue)
+        again = queue.publish([messages[place] for place in places], attributes, 0, turn.now_ms)
+        turn.touch(queue)
+        if len(again) == len(places) and queue.ready.count >= waiting:
+            break
+        places = [places[place] for place in again]
+        if not places:
+            break
+    return places
+
+
+def routing_keys(routing_key: str, headers: Table) -> list[str]:
+    """The routing key of a message and those in its headers CC and BCC.
+
+    Raises PreconditionFailed if one of these is not an array of strings.
+    """
+    keys = [routing_key]
+    for name in ("CC", "BCC"):
+        field = headers.get(name)
+        if field is None:
+            continue
+        if not isinstance(field.value, list):
+            raise _unacceptable(name, type_name(field))
+        for item in field.value:
+            if not isinstance(item.value, str):
+                raise _unacceptable(name, type_name(item))
+            keys.append(item.value)
+    return keys
+
+
+def _unacceptable(name: str, found: str) -> PreconditionFailed:
+    return PreconditionFailed(f'invalid message: {{unacceptable_type_in_header,"{name}",{found}}}')
+
+
+def asked_delay_ms(headers: Table) -> int:
+    """The delay that header x-delay asks for; 0 if it does not, or not for a time to come."""
+    field = headers.get(DELAY_HEADER)
+    if field is None or field.tag not in INTEGER_TAGS:
+        return 0
+    return min(max(cast("int", field.value), 0), MAX_DELAY_MS)
+
+
+def without_bcc(message: bytes, attributes: int) -> bytes:
+    """The message as consumers see it: without the header BCC."""
+    properties = PropertyView(header_payload(message, attributes))
+    headers = {name: field for name, field in (properties.headers or {}).items() if name != "BCC"}
+    return with_header(message, attributes, properties.with_changes(headers=headers))

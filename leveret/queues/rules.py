@@ -1,0 +1,182 @@
+"""QueueRules: what the arguments of a queue ask for beyond first in, first out.
+
+Made from `QueueArguments`, and anew when a policy changes them; a plain queue has none.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from leveret.queues.arguments import Overflow, QueueArguments
+from leveret.queues.death import DeathReason
+from leveret.queues.delivery_counts import DeliveryCounts
+from leveret.queues.overflow import QueueLimit
+from leveret.queues.retry_delay import RetryDelay, retry_delay
+from leveret.storage.batch import Batch
+
+if TYPE_CHECKING:
+    from leveret.queues.classic import ClassicQueue
+
+
+class QueueKeeper(Protocol):
+    """What a queue asks of its vhost."""
+
+    def bury(
+        self, queue: "ClassicQueue", batch: Batch, offsets: Sequence[int], reason: DeathReason
+    ) -> bool:
+        """Send the messages of *batch* to the dead letter exchange.
+
+        Answers whether that is all; otherwise `queue.buried` is called once they are safe.
+        """
+
+    def remove_unused(self, queue: "ClassicQueue") -> None:
+        """Nobody has used the queue for as long as its x-expires says."""
+
+
+class QueueRules:
+    """The parts that a queue with arguments is made of, and its keeper."""
+
+    __slots__ = (
+        "_delivery_limit",
+        "_expires_ms",
+        "_keeper",
+        "counts",
+        "counts_bytes_anew",
+        "dead_letters",
+        "limit",
+        "limits_intake",
+        "retry",
+        "ttl_ms",
+        "used_at_ms",
+    )
+
+    def __init__(
+        self,
+        arguments: QueueArguments,
+        keeper: QueueKeeper,
+        before: "QueueRules | None",
+        now_ms: int,
+    ) -> None:
+        self._keeper = keeper
+        self.ttl_ms = arguments.message_ttl_ms
+        self.dead_letters = arguments.dead_letter_exchange is not None
+        self._expires_ms = arguments.expires_ms
+        self._delivery_limit = arguments.delivery_limit
+        self.used_at_ms: int = now_ms if before is None else before.used_at_ms
+        self.limit: QueueLimit | None = _limit(arguments, before)
+        self.counts_bytes_anew = (
+            self.limit is not None
+            and self.limit.counts_bytes
+            and (before is None or before.limit is None or not before.limit.counts_bytes)
+        )
+        self.limits_intake = self.limit is not None and (
+            self.limit.overflow is not Overflow.DROP_HEAD or self.limit.counts_bytes
+        )
+        self.retry: RetryDelay | None = retry_delay(
+            arguments, None if before is None else before.retry
+        )
+        self.counts: DeliveryCounts | None = None
+        if arguments.counts_tries or self.retry is not None:
+            self.counts = before.counts if before and before.counts else DeliveryCounts()
+
+    # ---- in
+
+    def admit(
+        self,
+        queue: "ClassicQueue",
+        payloads: list[bytes],
+        attributes: int,
+        waiting: int,
+        now_ms: int,
+    ) -> tuple[list[bytes], Sequence[int]]:
+        """Those of *payloads* that the queue takes, and the places of those that it refuses.
+
+        *waiting* messages are ready, or will be at the end of the turn.
+        """
+        refused: Sequence[int] = ()
+        limit = self.limit
+        if limit is not None and limit.overflow is not Overflow.DROP_HEAD:
+            refused = limit.refused(payloads, attributes, waiting)
+        if refused:
+            without = set(refused)
+            if limit is not None and limit.overflow is Overflow.REJECT_PUBLISH_DLX:
+                dead = [payloads[place] for place in refused]
+                batch = Batch(0, now_ms, attributes, dead, 0)
+                if self.dead_letters:
+                    self._keeper.bury(queue, batch, (), DeathReason.MAX_LENGTH)
+            payloads = [payload for at, payload in enumerate(payloads) if at not in without]
+        if limit is not None and limit.counts_bytes:
+            limit.added(payloads, attributes)
+        return payloads, refused
+
+    def count_bytes(self, batch: Batch) -> None:
+        """These messages are ready; what is ready has not been counted before."""
+        assert self.limit is not None
+        self.limit.added(batch.payloads, batch.attributes)
+
+    # ---- out
+
+    def taken(self, batch: Batch, offsets: Sequence[int]) -> None:
+        """These messages are not ready any more."""
+        if self.limit is not None and self.limit.counts_bytes:
+            self.limit.taken(batch, offsets)
+
+    def settled(self, offsets: Sequence[int]) -> None:
+        """These messages are done with."""
+        if self.counts is not None:
+            self.counts.forget(offsets)
+        if self.limit is not None and self.limit.counts_bytes:
+            self.limit.settled(offsets)
+
+    def returned(
+        self, offsets: list[int], now_ms: int, *, failed: bool
+    ) -> tuple[list[int], list[int]]:
+        """Deliveries came back: which are ready again now, and which died of it."""
+        assert self.counts is not None
+        ready, dead = [], []
+        for offset in offsets:
+            count = self.counts.returned(offset, failed=failed)
+            if self._delivery_limit is not None and count.failed > self._delivery_limit:
+                dead.append(offset)
+            elif self.retry is None or not self.retry.hold(offset, count, now_ms, failed=failed):
+                ready.append(offset)
+        return ready, dead
+
+    def put_back(self, offsets: list[int]) -> None:
+        """These messages are ready again."""
+        if self.limit is not None and self.limit.counts_bytes:
+            self.limit.returned(offsets)
+
+    def purged(self) -> None:
+        """Nothing is ready any more."""
+        if self.limit is not None:
+            self.limit.ready_bytes = 0
+
+    # ---- death
+
+    def bury(
+        self, queue: "ClassicQueue", batch: Batch, offsets: Sequence[int], reason: DeathReason
+    ) -> bool:
+        """Hand dead messages to the keeper; answers as it does."""
+        return self._keeper.bury(queue, batch, offsets, reason)
+
+    def next_look_ms(
+        self, queue: "ClassicQueue", head_due_ms: int | None, now_ms: int
+    ) -> int | None:
+        """When the queue must be looked at again; removes it if it is unused for too long."""
+        dues = [head_due_ms, None if self.retry is None else self.retry.due_ms]
+        if self._expires_ms is not None and not len(queue.consumers):
+            unused_at_ms = self.used_at_ms + self._expires_ms
+            if unused_at_ms <= now_ms:
+                self._keeper.remove_unused(queue)
+                return None
+            dues.append(unused_at_ms)
+        return min((due for due in dues if due is not None), default=None)
+
+
+def _limit(arguments: QueueArguments, before: QueueRules | None) -> QueueLimit | None:
+    if arguments.max_length is None and arguments.max_length_bytes is None:
+        return None
+    limit = QueueLimit(arguments.max_length, arguments.max_length_bytes, arguments.overflow)
+    if before is not None and before.limit is not None:
+        limit.go_on_from(before.limit)
+    return limit
