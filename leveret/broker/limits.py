@@ -9,9 +9,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
+from leveret.broker.errors import InvalidRequest
 
-class InvalidLimit(ValueError):
-    """A limit that cannot be set; the text says why."""
+NO_VHOST = 0
+"""In place of the id of a vhost, for what is not set for one."""
+
+
+class InvalidLimit(InvalidRequest):
+    """A limit that cannot be set."""
 
 
 @dataclass(frozen=True, slots=True)

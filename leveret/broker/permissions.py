@@ -9,6 +9,7 @@ import re
 from enum import StrEnum
 
 from leveret.amqp.errors import AccessRefused
+from leveret.broker.errors import InvalidRequest
 
 ALL_NAMES = ".*"
 DEFAULT_EXCHANGE = "amq.default"
@@ -18,7 +19,7 @@ CACHE_SIZE = 1024
 _NO_NAMES = re.compile("(?!)")
 
 
-class InvalidPattern(ValueError):
+class InvalidPattern(InvalidRequest):
     """A pattern that is not a regular expression; the text says where it is not."""
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, Self
 
+from leveret.broker.errors import InvalidRequest
 from leveret.exchanges.exchange import ALTERNATE_EXCHANGE
 from leveret.queues.arguments import RULES, InvalidArgument, QueueArguments, QueueType
 from leveret.storage.rows import PolicyRow
@@ -62,7 +63,7 @@ _TITLES = {
 """How RabbitMQ calls the value of a key, where it is not "KEY value"."""
 
 
-class InvalidPolicy(ValueError):
+class InvalidPolicy(InvalidRequest):
     """A policy that cannot be; the text is that of RabbitMQ."""
 
     def __init__(self, reason: str) -> None:

@@ -55,6 +55,10 @@ class UserStore:
     def __len__(self) -> int:
         return len(self._users)
 
+    def get(self, name: str) -> User | None:
+        """The user called *name*."""
+        return self._users.get(name)
+
     def add(self, user: User) -> None:
         """Add a user, or replace the one of that name."""
         self._users[user.name] = user

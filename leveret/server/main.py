@@ -8,13 +8,7 @@ import click
 
 from leveret import __version__
 from leveret.server.config import OPTIONS, ConfigError, load_config
-
-
-class _Failure(click.ClickException):
-    """An expected failure: one line on stderr, exit code 1."""
-
-    def show(self, file: object = None) -> None:
-        click.echo(f"leveret: {self.message}", err=True)
+from leveret.server.failure import Failure
 
 
 class LazyCommand(click.Command):
@@ -52,6 +46,7 @@ class LazyGroup(click.Group):
     Examples:
       leveret serve           a broker on 127.0.0.1:5672 with its data in ./leveret-data
       leveret serve --help    every option
+      leveret queue list      the queues of the broker that runs on ./leveret-data
       leveret bench --help    measure a broker
     """,
 )
@@ -81,7 +76,7 @@ def serve(file: Path | None, **arguments: object) -> None:
     try:
         config = load_config(file, os.environ, arguments)
     except ConfigError as error:
-        raise _Failure(str(error)) from None
+        raise Failure(str(error)) from None
     configure_logging(config.log_level)
 
     from leveret.server.launcher import StartError, run
@@ -89,7 +84,7 @@ def serve(file: Path | None, **arguments: object) -> None:
     try:
         run(config)
     except StartError as error:
-        raise _Failure(str(error)) from None
+        raise Failure(str(error)) from None
 
 
 # The values stay text here, so that one check and one wording of errors serves all sources.
@@ -101,8 +96,24 @@ serve.params.extend(
     for option in OPTIONS
 )
 
-main.add_command(
-    LazyCommand(
-        "bench", location="leveret.bench.command:command", short_help="Measure a broker under load."
-    )
-)
+COMMANDS = {
+    "bench": ("leveret.bench.command:command", "Measure a broker under load."),
+    "connection": ("leveret.server.commands.objects:connection", "List connections."),
+    "exchange": ("leveret.server.commands.objects:exchange", "List exchanges."),
+    "limits": ("leveret.server.commands.limits:limits", "Limit vhosts and users."),
+    "operator-policy": (
+        "leveret.server.commands.policies:operator_policy",
+        "Set upper bounds for policies.",
+    ),
+    "policy": (
+        "leveret.server.commands.policies:policy",
+        "Set arguments of queues and exchanges by pattern.",
+    ),
+    "queue": ("leveret.server.commands.objects:queue", "List queues."),
+    "user": ("leveret.server.commands.users:user", "Add, change and remove users."),
+    "vhost": ("leveret.server.commands.vhosts:vhost", "Add and remove vhosts."),
+}
+"""Where each other command is, and what it does."""
+
+for _name, (_location, _help) in COMMANDS.items():
+    main.add_command(LazyCommand(_name, location=_location, short_help=_help))

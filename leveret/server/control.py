@@ -1,0 +1,121 @@
+"""ControlSocket: takes the commands of operators at a UNIX socket in the data directory.
+
+A request is a line of JSON, and so is its answer:
+
+    {"command": "list_queues", "arguments": {"vhost": "/"}}
+    {"result": [...]} or {"error": "vhost '/' does not exist"}
+
+An answer comes once the changes are on the disk. Whoever can open the socket may do everything, so
+only the user of the broker can.
+"""
+
+import contextlib
+import json
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+from anyio.abc import SocketStream
+from anyio.streams.buffered import BufferedByteReceiveStream
+
+from leveret.broker.broker import Broker
+from leveret.broker.commands import run_command
+from leveret.broker.errors import InvalidRequest, RequestError
+from leveret.server.control_address import SOCKET_NAME, socket_address
+from leveret.storage.data_directory import DataDirectoryError
+
+logger = logging.getLogger(__name__)
+
+REQUEST_MAX = 1024 * 1024
+
+
+class ControlSocket:
+    """The socket of one broker, in the running event loop."""
+
+    def __init__(self, broker: Broker, data_dir: Path, clock_ms: Callable[[], int]) -> None:
+        self._broker = broker
+        self._data_dir = data_dir
+        self._clock_ms = clock_ms
+
+    @asynccontextmanager
+    async def listening(self) -> AsyncIterator[None]:
+        """Have the socket for as long as the context lasts, and answer at it.
+
+        One that a killed broker left is replaced. Raises DataDirectoryError.
+        """
+        path = self._data_dir / SOCKET_NAME
+        try:
+            with socket_address(self._data_dir) as address:
+                listener = await anyio.create_unix_listener(address, mode=0o600)
+        except OSError as error:
+            raise DataDirectoryError(f"cannot listen on {path}: {error.strerror}") from error
+        async with listener, anyio.create_task_group() as tasks:
+            tasks.start_soon(listener.serve, self._converse)
+            try:
+                yield
+            finally:
+                path.unlink(missing_ok=True)
+                tasks.cancel_scope.cancel()
+
+    async def _converse(self, stream: SocketStream) -> None:
+        requests = BufferedByteReceiveStream(stream)
+        # The end of a conversation, in or between requests.
+        ends = (anyio.EndOfStream, anyio.IncompleteRead, anyio.BrokenResourceError)
+        async with stream:
+            with contextlib.suppress(*ends):
+                try:
+                    while True:
+                        request = await requests.receive_until(b"\n", REQUEST_MAX)
+                        await _send(stream, await self._answer(request))
+                except anyio.DelimiterNotFound:
+                    await _send(stream, {"error": "the request is too long"})
+
+    async def _answer(self, request: bytes) -> dict[str, object]:
+        try:
+            name, arguments = _parse(request)
+            self._broker.turn.now_ms = self._clock_ms()
+            result = run_command(self._broker, name, arguments)
+        except RequestError as error:
+            return {"error": str(error)}
+        except Exception:  # a fault of ours in one command; the broker goes on
+            logger.exception("command failed")
+            return {"error": "the broker failed to do this; its log says how"}
+        if self._broker.has_changes:
+            logger.info("command: %s", name)
+            failure = await self._commit()
+            if failure is not None:
+                logger.error("commit failed: command=%s: %s", name, failure)
+                return {"error": "the storage of this broker failed"}
+        return {"result": result}
+
+    async def _commit(self) -> Exception | None:
+        """Wait for the changes to be on disk; answers what prevents it."""
+        done = anyio.Event()
+        failure: Exception | None = None
+
+        def committed(error: Exception | None) -> None:
+            nonlocal failure
+            failure = error
+            done.set()
+
+        self._broker.wait(committed)
+        await done.wait()
+        return failure
+
+
+def _parse(request: bytes) -> tuple[str, dict[str, object]]:
+    try:
+        parsed = json.loads(request)
+    except ValueError:
+        parsed = None
+    if isinstance(parsed, dict):
+        name, arguments = parsed.get("command"), parsed.get("arguments", {})
+        if isinstance(name, str) and isinstance(arguments, dict):
+            return name, arguments
+    raise InvalidRequest('expected {"command": NAME, "arguments": {...}}')
+
+
+async def _send(stream: SocketStream, answer: dict[str, object]) -> None:
+    await stream.send(json.dumps(answer).encode() + b"\n")
