@@ -18,10 +18,13 @@ from leveret.queues.declaration import QueueDeclaration
 from leveret.queues.delay import DelayStore
 from leveret.queues.durable_store import DurableStore
 from leveret.queues.memory_store import MemoryStore
+from leveret.queues.priority import PriorityQueue
+from leveret.queues.priority_ready import PriorityReady
 from leveret.queues.ready import ReadyList
+from leveret.queues.scattered_store import ScatteredDurableStore, ScatteredMemoryStore
 from leveret.storage.disk_space import DiskSpace
 from leveret.storage.log import LogOptions, SegmentLog
-from leveret.storage.recovery import recover
+from leveret.storage.recovery import Recovered, recover
 from leveret.storage.rows import QueueRow
 
 logger = logging.getLogger(__name__)
@@ -53,15 +56,14 @@ class QueuePool:
         self, declaration: QueueDeclaration, arguments: QueueArguments, owner: object | None
     ) -> ClassicQueue:
         """A new, empty queue; durable if it is to outlive the broker."""
+        levels = arguments.max_priority
         if not declaration.is_durable:
-            return ClassicQueue(declaration, MemoryStore(), ReadyList(0), owner=owner)
+            if levels is None:
+                return ClassicQueue(declaration, MemoryStore(), ReadyList(0), owner=owner)
+            ready = PriorityReady(0, levels)
+            return PriorityQueue(declaration, ScatteredMemoryStore(), ready, owner=owner)
         queue_id = self._next_id()
-        settings = self._settings
-        log = SegmentLog(
-            self._path(queue_id), settings.log_options, settings.clock_ms, space=settings.space
-        )
-        store = DurableStore(log, settings.budget, log.next_offset)
-        return ClassicQueue(declaration, store, ReadyList(log.next_offset), queue_id=queue_id)
+        return self._with_log(declaration, levels, queue_id, self._new_log(queue_id), Recovered())
 
     def restore(
         self, row: QueueRow, arguments: QueueArguments, *, counts_tries: bool
@@ -69,9 +71,7 @@ class QueuePool:
         """The queue of *row*, with the messages that its log holds.
 
         *arguments* are those it was declared with. With *counts_tries* also how often each message
-        was delivered.
-
-        Raises OSError, StorageError.
+        was delivered. Raises OSError, StorageError.
         """
         settings = self._settings
         log, found = recover(
@@ -83,18 +83,42 @@ class QueuePool:
         )
         for line in found.report:
             logger.warning("recovered: queue=%s: %s", row.name, line)
-        ready = ReadyList(log.next_offset)
-        ready.restore(found.ready, found.delivered)
-        store = DurableStore(log, settings.budget, ready.cursor)
-        return ClassicQueue(_declaration(row), store, ready, queue_id=row.id, tries=found.tries)
+        return self._with_log(_declaration(row), arguments.max_priority, row.id, log, found)
+
+    def _with_log(
+        self,
+        declaration: QueueDeclaration,
+        levels: int | None,
+        queue_id: int,
+        log: SegmentLog,
+        found: Recovered,
+    ) -> ClassicQueue:
+        budget = self._settings.budget
+        if levels is None:
+            ready = ReadyList(log.next_offset)
+            ready.restore(found.ready, found.delivered)
+            store = DurableStore(log, budget, ready.cursor)
+            return ClassicQueue(declaration, store, ready, queue_id=queue_id, tries=found.tries)
+        queue = PriorityQueue(
+            declaration,
+            ScatteredDurableStore(log, budget),
+            PriorityReady(log.next_offset, levels),
+            queue_id=queue_id,
+            tries=found.tries,
+        )
+        queue.restore(found.ready, found.delivered)
+        return queue
+
+    def _new_log(self, queue_id: int) -> SegmentLog:
+        settings = self._settings
+        return SegmentLog(
+            self._path(queue_id), settings.log_options, settings.clock_ms, space=settings.space
+        )
 
     def unopened(self, row: QueueRow) -> ClassicQueue:
         """The queue of *row* without its messages, for one that cannot be restored."""
-        settings = self._settings
-        log = SegmentLog(
-            self._path(row.id), settings.log_options, settings.clock_ms, space=settings.space
-        )
-        store = DurableStore(log, settings.budget, log.next_offset)
+        log = self._new_log(row.id)
+        store = DurableStore(log, self._settings.budget, log.next_offset)
         return ClassicQueue(_declaration(row), store, ReadyList(log.next_offset), queue_id=row.id)
 
     def open_delays(self) -> DelayStore:

@@ -21,13 +21,13 @@ from leveret.queues.death import DeathReason
 from leveret.queues.declaration import QueueDeclaration
 from leveret.queues.expiry import due_from, due_ms, live_from
 from leveret.queues.memory_store import MemoryStore
+from leveret.queues.priority_ready import PriorityReady, ReadyPick
 from leveret.queues.ready import ReadyList, ReadyRange, ranges_of
 from leveret.queues.rules import QueueKeeper, QueueRules
 from leveret.queues.stopped_store import StoppedStore
 from leveret.queues.store import MessageStore
 from leveret.storage.batch import Batch
 from leveret.storage.log import SegmentLog
-from leveret.storage.record import split_batch
 from leveret.storage.state_log import State
 
 TURN_MESSAGES = 2048
@@ -38,6 +38,8 @@ TURN_DEATHS = 16 * 1024
 
 Served = tuple[Batch, Sequence[int]]
 """Messages and the offsets at which they lie."""
+Wanted = ReadyRange | ReadyPick
+"""What a ready list offers next."""
 
 
 class ClassicQueue:
@@ -72,7 +74,7 @@ class ClassicQueue:
         self,
         declaration: QueueDeclaration,
         store: MessageStore,
-        ready: ReadyList,
+        ready: ReadyList | PriorityReady,
         *,
         queue_id: int = 0,
         owner: object | None = None,
@@ -131,8 +133,13 @@ class ClassicQueue:
             payloads, refused = rules.admit(self, payloads, attributes, waiting, now_ms)
             if not payloads:
                 return refused
-        self._store.append(payloads, attributes, payload_length, now_ms)
+        self._append(payloads, attributes, payload_length, now_ms)
         return refused
+
+    def _append(
+        self, payloads: list[bytes], attributes: int, payload_length: int, now_ms: int
+    ) -> None:
+        self._store.append(payloads, attributes, payload_length, now_ms)
 
     def flush(self) -> SegmentLog | None:
         """Write what was published in this turn and make it ready.
@@ -182,7 +189,7 @@ class ClassicQueue:
             else:
                 self._serve_round_robin(turns)
 
-    def _serve(self, consumer: Consumer, wanted: ReadyRange) -> None:
+    def _serve(self, consumer: Consumer, wanted: Wanted) -> None:
         for batch, offsets in self._read(wanted):
             if consumer.no_ack:
                 self._discard(offsets)
@@ -238,19 +245,24 @@ class ClassicQueue:
                 return batch, wanted.redelivered
         return None
 
-    def _read(self, wanted: ReadyRange) -> Sequence[Served]:
-        """Take messages that are ready; those whose time is over are buried on the way."""
+    def _take(self, wanted: Wanted) -> Sequence[Served]:
+        """Take messages that are ready."""
+        assert isinstance(wanted, ReadyRange)
+        assert isinstance(self.ready, ReadyList)
         batches = self._store.read(wanted, TURN_BYTES)
         self.ready.take(batches[-1].next_offset)
+        return [(batch, range(batch.first_offset, batch.next_offset)) for batch in batches]
+
+    def _read(self, wanted: Wanted) -> Sequence[Served]:
+        """Take messages that are ready; those whose time is over are buried on the way."""
         rules = self._rules
         served: list[Served] = []
-        for batch in batches:
-            offsets = range(batch.first_offset, batch.next_offset)
+        for batch, offsets in self._take(wanted):
             if rules is not None:
                 rules.taken(batch, offsets)
             # What came in this turn may be delivered even if its time to live is nothing.
-            if self._may_die(batch) and batch.first_offset < self._new_from:
-                served += self._living(batch)
+            if self._may_die(batch) and offsets[0] < self._new_from:
+                served += self._living(batch, offsets)
             else:
                 served.append((batch, offsets))
         if rules is not None and wanted.redelivered and rules.counts is not None:
@@ -262,17 +274,23 @@ class ClassicQueue:
             self._rules is not None and self._rules.ttl_ms is not None
         )
 
-    def _living(self, batch: Batch) -> list[Served]:
+    @property
+    def _looks_at_time(self) -> bool:
+        return self._may_expire or (self._rules is not None and self._rules.ttl_ms is not None)
+
+    def _living(self, batch: Batch, offsets: Sequence[int]) -> list[Served]:
         """The pieces of *batch* whose time is not over; the others are buried."""
         living: list[Served] = []
         ttl_ms = None if self._rules is None else self._rules.ttl_ms
-        while batch.payloads:
-            dead, batch = split_batch(batch, live_from(batch, 0, ttl_ms, self._now_ms))
-            if dead.payloads:
-                self._bury(dead, range(dead.first_offset, dead.next_offset), DeathReason.EXPIRED)
-            piece, batch = split_batch(batch, due_from(batch, 0, ttl_ms, self._now_ms))
-            if piece.payloads:
-                living.append((piece, range(piece.first_offset, piece.next_offset)))
+        place = 0
+        while place < len(offsets):
+            live = live_from(batch, place, ttl_ms, self._now_ms)
+            if live > place:
+                dead = piece_of(batch, offsets, place, live)
+                self._bury(*dead, DeathReason.EXPIRED)
+            place = due_from(batch, live, ttl_ms, self._now_ms)
+            if place > live:
+                living.append(piece_of(batch, offsets, live, place))
         return living
 
     @property
@@ -287,6 +305,7 @@ class ClassicQueue:
         ttl_ms = None if self._rules is None else self._rules.ttl_ms
         room = TURN_DEATHS
         while (wanted := self.ready.peek(TURN_MESSAGES)) is not None:
+            assert isinstance(wanted, ReadyRange)
             batch = self._store.peek(wanted)
             place = wanted.start - batch.first_offset
             live = live_from(batch, place, ttl_ms, self._now_ms)
@@ -309,11 +328,8 @@ class ClassicQueue:
             assert wanted is not None
             self._bury_ready(wanted, DeathReason.MAX_LENGTH)
 
-    def _bury_ready(self, wanted: ReadyRange, reason: DeathReason) -> None:
-        batches = self._store.read(wanted, TURN_BYTES)
-        self.ready.take(batches[-1].next_offset)
-        for batch in batches:
-            offsets = range(batch.first_offset, batch.next_offset)
+    def _bury_ready(self, wanted: Wanted, reason: DeathReason) -> None:
+        for batch, offsets in self._take(wanted):
             if self._rules is not None:
                 self._rules.taken(batch, offsets)
             self._bury(batch, offsets, reason)
@@ -429,3 +445,17 @@ class ClassicQueue:
         self._store = MemoryStore()
         self._rules = None
         self.ready = ReadyList(0)
+
+
+def piece_of(batch: Batch, offsets: Sequence[int], start: int, stop: int) -> Served:
+    """The messages of *batch* from place *start* to *stop*."""
+    if stop - start == len(offsets):
+        return batch, offsets
+    piece = Batch(
+        offsets[start],
+        batch.timestamp_ms,
+        batch.attributes,
+        batch.payloads[start:stop],
+        batch.payload_length,
+    )
+    return piece, offsets[start:stop]

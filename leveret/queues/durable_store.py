@@ -55,6 +55,11 @@ class DurableStore:
         ]
         if volatile:
             log.mark(State.VOLATILE, volatile)
+        self._remember(batches)
+        return log
+
+    def _remember(self, batches: list[Batch]) -> None:
+        """Keep what has just been written, as far as there is room."""
         cache = self._cache
         budget = self._budget
         for batch in batches:
@@ -65,7 +70,6 @@ class DurableStore:
             before = cache.size
             cache.add(batch)
             budget.used += cache.size - before
-        return log
 
     def read(self, wanted: ReadyRange, max_bytes: int) -> list[Batch]:
         cache = self._cache

@@ -1,0 +1,176 @@
+"""PriorityReady: which offsets of a priority queue wait, by level; the highest level goes first.
+
+A waiting message costs 8 bytes here. Within a level the oldest goes first; what came back goes to
+its old place.
+"""
+
+import heapq
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from leveret.queues.ready import ranges_of
+
+COMPACT_AT = 4096
+"""Offsets taken from the front of a level before their room is given back."""
+
+
+class LevelReady:
+    """The ready offsets of one level, oldest first."""
+
+    __slots__ = ("_head", "_offsets", "_returned")
+
+    def __init__(self) -> None:
+        self._offsets = array("Q")
+        self._head = 0
+        self._returned: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self._offsets) - self._head + len(self._returned)
+
+    def __iter__(self) -> Iterator[int]:
+        yield from sorted(self._returned)
+        yield from self._offsets[self._head :]
+
+    @property
+    def has_returned(self) -> bool:
+        """Has the oldest been delivered before?"""
+        return bool(self._returned)
+
+    @property
+    def first(self) -> int:
+        """The oldest."""
+        return self._returned[0] if self._returned else self._offsets[self._head]
+
+    def extend(self, offsets: Iterable[int]) -> None:
+        """New messages, younger than all there are."""
+        self._offsets.extend(offsets)
+
+    def put_back(self, offset: int) -> None:
+        """A message that was taken before."""
+        heapq.heappush(self._returned, offset)
+
+    def take(self, limit: int) -> list[int]:
+        """Take the oldest that are alike: all delivered before, or none."""
+        if self._returned:
+            count = min(limit, len(self._returned))
+            return [heapq.heappop(self._returned) for _ in range(count)]
+        taken = self._offsets[self._head : self._head + limit].tolist()
+        self._head += len(taken)
+        if self._head >= COMPACT_AT and 2 * self._head > len(self._offsets):
+            del self._offsets[: self._head]
+            self._head = 0
+        return taken
+
+
+class ReadyPick(NamedTuple):
+    """The oldest messages of a level, at most `limit`, that are alike."""
+
+    level: int
+    limit: int
+    redelivered: bool
+
+
+class PriorityReady:
+    """Ready offsets in levels 0 to *max_priority*; takes the place of a ReadyList."""
+
+    __slots__ = ("_coming", "_filled", "_levels", "_taken", "count", "end")
+
+    def __init__(self, end: int, max_priority: int) -> None:
+        self.end = end
+        self.count = 0
+        self._levels = [LevelReady() for _ in range(max_priority + 1)]
+        self._filled = 0  # a bit for each level that may have messages
+        self._coming: list[bytes] = []
+        self._taken: dict[int, int] = {}  # level of what was taken and may come back
+
+    @property
+    def max_priority(self) -> int:
+        """The highest level."""
+        return len(self._levels) - 1
+
+    def expect(self, levels: bytes) -> None:
+        """Messages of these levels were appended; `extend` makes them ready."""
+        self._coming.append(levels)
+
+    def extend(self, end: int) -> None:
+        """The messages expected, up to offset *end* (exclusive), are ready."""
+        offset = self.end
+        coming, self._coming = self._coming, []
+        for levels in coming:
+            self._add(offset, levels)
+            offset += len(levels)
+        assert offset == end
+        self.end = end
+
+    def _add(self, first: int, levels: bytes) -> None:
+        self.count += len(levels)
+        for level in set(levels):
+            self._filled |= 1 << level
+            if levels.count(level) == len(levels):
+                self._levels[level].extend(range(first, first + len(levels)))
+            else:
+                self._levels[level].extend(
+                    [at for at, own in enumerate(levels, first) if own == level]
+                )
+
+    def restore(self, offsets: Sequence[int], levels: bytes, *, redelivered: bool) -> None:
+        """Messages found at the start; those not *redelivered* come in the order of offsets."""
+        self.count += len(offsets)
+        for offset, level in zip(offsets, levels, strict=True):
+            self._filled |= 1 << level
+            if redelivered:
+                self._levels[level].put_back(offset)
+            else:
+                self._levels[level].extend((offset,))
+
+    def peek(self, limit: int) -> ReadyPick | None:
+        """What is next: of the highest level that has any."""
+        while self._filled:
+            level = self._filled.bit_length() - 1
+            ready = self._levels[level]
+            if len(ready):
+                return ReadyPick(level, limit, ready.has_returned)
+            self._filled &= ~(1 << level)
+        return None
+
+    def heads(self) -> list[tuple[ReadyPick, int]]:
+        """The oldest message of each level, and its offset."""
+        return [
+            (ReadyPick(level, 1, ready.has_returned), ready.first)
+            for level, ready in enumerate(self._levels)
+            if len(ready)
+        ]
+
+    def take(self, pick: ReadyPick) -> list[int]:
+        """The offsets of *pick*, which are not ready any more."""
+        offsets = self._levels[pick.level].take(pick.limit)
+        self._taken.update(dict.fromkeys(offsets, pick.level))
+        self.count -= len(offsets)
+        return offsets
+
+    def put_back(self, offsets: Iterable[int]) -> None:
+        """Offsets taken before are ready again, at their old place."""
+        for offset in offsets:
+            level = self._taken.pop(offset)
+            self._filled |= 1 << level
+            self._levels[level].put_back(offset)
+            self.count += 1
+
+    def forget(self, offsets: Iterable[int]) -> None:
+        """Offsets taken before are settled."""
+        for offset in offsets:
+            self._taken.pop(offset, None)
+
+    def ranges(self) -> list[tuple[int, int]]:
+        """All that is ready, as ranges."""
+        offsets = [offset for level in self._levels for offset in level]
+        return ranges_of(offsets) if offsets else []
+
+    def clear(self) -> list[tuple[int, int]]:
+        """Take everything; answers the ranges that were ready."""
+        ranges = self.ranges()
+        self._levels = [LevelReady() for _ in self._levels]
+        self._filled = 0
+        self.count = 0
+        return ranges

@@ -1,0 +1,165 @@
+"""Stores whose messages are read in any order, as a priority queue does.
+
+What a DurableStore keeps in its cache of the most recent messages is kept by offset here; what
+does not fit is read back from the log, several messages in one go where they lie close.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby, repeat
+from operator import itemgetter
+from typing import Protocol, cast
+
+from leveret.queues.batch_cache import MESSAGE_OVERHEAD, CacheBudget, batch_size
+from leveret.queues.durable_store import READ_BYTES, DurableStore
+from leveret.queues.memory_store import MemoryStore
+from leveret.queues.store import MessageStore
+from leveret.storage.batch import Batch
+from leveret.storage.log import SegmentLog
+from leveret.storage.state_log import State
+
+Stored = tuple[int, int, bytes]
+"""Attributes, timestamp in milliseconds, message."""
+Picked = tuple[Batch, Sequence[int]]
+"""Messages that share attributes and time, and their offsets."""
+
+
+class ScatteredStore(MessageStore, Protocol):
+    """A store that also reads by single offsets."""
+
+    def pick(self, offsets: list[int], *, by_time: bool) -> list[Picked]:
+        """The messages at *offsets*, in that order.
+
+        Neighbours of equal attributes come as one batch; without *by_time* its timestamp is that
+        of its first message only.
+        """
+
+    def look_at(self, offset: int) -> Batch:
+        """The message at *offset*, which stays where it is."""
+
+
+class ScatteredMemoryStore(MemoryStore):
+    """Messages of a transient priority queue."""
+
+    __slots__ = ()
+
+    def append(
+        self, payloads: list[bytes], attributes: int, payload_length: int, now_ms: int
+    ) -> None:
+        first = self.next_offset
+        self.next_offset = first + len(payloads)
+        self._held.update(
+            zip(
+                range(first, self.next_offset),
+                zip(repeat(attributes), repeat(now_ms), payloads),
+                strict=True,
+            )
+        )
+        self._cache.end = self.next_offset
+
+    def pick(self, offsets: list[int], *, by_time: bool) -> list[Picked]:
+        """See ScatteredStore."""
+        held = self._held
+        return gather(offsets, [held[offset] for offset in offsets], by_time=by_time)
+
+    def look_at(self, offset: int) -> Batch:
+        """See ScatteredStore."""
+        return self._held_one(offset)
+
+    def hold(self, batch: Batch, offsets: Sequence[int]) -> None:
+        """Nothing to do: they are held until they are settled."""
+
+    def discard(self, offsets: Sequence[int]) -> None:
+        self.settle(list(offsets))
+
+    def settle_ranges(self, ranges: list[tuple[int, int]]) -> None:
+        for start, stop in ranges:
+            self.settle(list(range(start, stop)))
+
+
+class ScatteredDurableStore(DurableStore):
+    """Messages of a durable priority queue; the log is that of any durable queue."""
+
+    __slots__ = ("_recent", "_recent_size")
+
+    def __init__(self, log: SegmentLog, budget: CacheBudget) -> None:
+        super().__init__(log, budget, log.next_offset)
+        self._recent: dict[int, Stored] = {}
+        self._recent_size = 0
+
+    def _remember(self, batches: list[Batch]) -> None:
+        budget = self._budget
+        for batch in batches:
+            size = batch_size(batch)
+            if self._recent_size + size > budget.per_queue or budget.used + size > budget.limit:
+                break
+            offsets = range(batch.first_offset, batch.next_offset)
+            facts = repeat(batch.attributes), repeat(batch.timestamp_ms)
+            self._recent.update(zip(offsets, zip(*facts, batch.payloads), strict=True))  # noqa: B905
+            self._recent_size += size
+            budget.used += size
+
+    def pick(self, offsets: list[int], *, by_time: bool) -> list[Picked]:
+        """See ScatteredStore."""
+        recent = self._recent
+        found = [recent.pop(offset, None) for offset in offsets]
+        released = sum(len(stored[2]) + MESSAGE_OVERHEAD for stored in found if stored is not None)
+        self._recent_size -= released
+        self._budget.used -= released
+        if None in found:
+            missing = sorted(
+                at for at, stored in zip(offsets, found, strict=True) if stored is None
+            )
+            read = dict(self._read_each(missing))
+            found = [
+                read[at] if stored is None else stored
+                for at, stored in zip(offsets, found, strict=True)
+            ]
+        return gather(offsets, cast("list[Stored]", found), by_time=by_time)
+
+    def look_at(self, offset: int) -> Batch:
+        """See ScatteredStore."""
+        stored = self._recent.get(offset)
+        if stored is None:
+            return self._read_log(offset, offset + 1, 1)[0]
+        attributes, timestamp_ms, payload = stored
+        return Batch(offset, timestamp_ms, attributes, [payload], len(payload))
+
+    def _read_each(self, offsets: list[int]) -> Iterator[tuple[int, Stored]]:
+        """Read *offsets*, which are sorted, from the log; neighbours in one go."""
+        place = 0
+        while place < len(offsets):
+            for batch in self._log.read(offsets[place], READ_BYTES):
+                while place < len(offsets) and offsets[place] < batch.next_offset:
+                    offset = offsets[place]
+                    payload = batch.payloads[offset - batch.first_offset]
+                    yield offset, (batch.attributes, batch.timestamp_ms, payload)
+                    place += 1
+
+    def settle_ranges(self, ranges: list[tuple[int, int]]) -> None:
+        self._log.mark(State.ACKED, ranges)
+        self._forget()
+
+    def _forget(self) -> None:
+        super()._forget()
+        self._budget.used -= self._recent_size
+        self._recent_size = 0
+        self._recent.clear()
+
+
+def gather(offsets: list[int], found: list[Stored], *, by_time: bool) -> list[Picked]:
+    """Messages as batches of neighbours that are alike."""
+    picked: list[Picked] = []
+    place = 0
+    for _, group in groupby(found, _ALIKE if by_time else _ATTRIBUTES):
+        payloads = [stored[2] for stored in group]
+        own = offsets[place : place + len(payloads)]
+        attributes, timestamp_ms = found[place][:2]
+        lengths = set(map(len, payloads))
+        length = lengths.pop() if len(lengths) == 1 else 0
+        picked.append((Batch(own[0], timestamp_ms, attributes, payloads, length), own))
+        place += len(payloads)
+    return picked
+
+
+_ATTRIBUTES = itemgetter(0)
+_ALIKE = itemgetter(0, 1)
