@@ -52,15 +52,19 @@ class ChannelReceiver(Protocol):
 
 
 class Channel:
-    """One open channel of a connection."""
+    """One open channel of a connection.
 
-    __slots__ = ("_assembler", "_facts_reader", "_publish", "number", "receiver", "state")
+    What arrives goes to `inlet`: that is `receiver`, unless somebody stands before it.
+    """
+
+    __slots__ = ("_assembler", "_facts_reader", "_publish", "inlet", "number", "receiver", "state")
 
     def __init__(
         self, number: int, receiver: ChannelReceiver, facts_reader: FactsReader, max_body: int
     ) -> None:
         self.number = number
         self.receiver = receiver
+        self.inlet = receiver
         self.state = ChannelState.OPEN
         self._assembler = ContentAssembler(max_body)
         self._facts_reader = facts_reader
@@ -81,6 +85,11 @@ class Channel:
         """Is a publish under way, so that header or body frames must follow?"""
         return self._assembler.state is not ContentState.IDLE
 
+    @property
+    def unfinished_size(self) -> int:
+        """Bytes received of a publish that is under way."""
+        return self._assembler.size
+
     def receive(self, kind: int, payload: bytes) -> None:
         """Take one frame of this channel. Raises the errors of frame order and of the receiver."""
         if self.is_in_content:
@@ -96,11 +105,11 @@ class Channel:
         else:
             method = decode_method(payload)
             if isinstance(method, commands.Basic.Ack) and not method.multiple:
-                self.receiver.ack([method.delivery_tag or 0])
+                self.inlet.ack([method.delivery_tag or 0])
             else:
-                self.receiver.method(method)
+                self.inlet.method(method)
 
     def _published(self, content: bytes) -> None:
         size = int.from_bytes(content[3:7], "big")
         facts = self._facts_reader.read_facts(content[7 : 7 + size])
-        self.receiver.publish([self._publish], facts, [content], len(content))
+        self.inlet.publish([self._publish], facts, [content], len(content))

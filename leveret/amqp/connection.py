@@ -9,11 +9,13 @@ frame. `AWAIT_VERDICT` lasts until the receiver has judged the credentials, whic
 hash in another thread.
 
 Not states but data: negotiated sizes, and `hold`, which stops the reading of further frames while
-a reply waits for the disk, so that what follows finds what it built upon.
+a reply waits for the disk, so that what follows finds what it built upon. `admit` holds back only
+publishes, and what must not overtake them (`publish_hold`).
 """
 
 import logging
 from enum import Enum
+from functools import partial
 from typing import Protocol
 
 from pamqp import commands
@@ -51,6 +53,7 @@ from leveret.amqp.frames import (
 )
 from leveret.amqp.methods import decode_method, encode_method
 from leveret.amqp.properties import FactsReader
+from leveret.amqp.publish_hold import Admission, HeldChannel, HoldReceiver, PublishHold
 from leveret.amqp.publish_shape import ShapeBook
 from leveret.amqp.tuning import Tuning
 
@@ -78,7 +81,7 @@ class ConnectionState(Enum):
     CLOSED = "closed"
 
 
-class ConnectionReceiver(Protocol):
+class ConnectionReceiver(HoldReceiver, Protocol):
     """What the broker does with what arrives on one connection."""
 
     def start(self) -> Method:
@@ -111,6 +114,7 @@ class Connection:
         "_hold",
         "_max_body",
         "_pending",
+        "_publish_hold",
         "_publishes",
         "_receiver",
         "channels",
@@ -133,6 +137,7 @@ class Connection:
         self._hold = False
         self._blind = False
         self._max_body = max_message_size
+        self._publish_hold: PublishHold | None = None
         self._publishes = PublishReader(facts_reader, shapes, max_message_size)
         self.facts_reader = facts_reader
         self.tuning = tuning
@@ -173,13 +178,29 @@ class Connection:
     def release(self) -> None:
         """Go on reading, first what has already been received."""
         self._hold = False
-        if self._pending:
+        if self._pending or self._publish_hold is not None:
             self.receive_data(b"")
 
     @property
     def is_held(self) -> bool:
-        """Does a reply wait for the disk?"""
-        return self._hold
+        """Should nothing more be read: does a reply wait for the disk, or are too many held?"""
+        return self._hold or (self._publish_hold is not None and self._publish_hold.is_full)
+
+    def admit(self, admission: Admission) -> None:
+        """Do with publishes as *admission* says, first with those that are held."""
+        hold = self._publish_hold
+        if hold is None:
+            if admission is Admission.FREE:
+                return
+            hold = self._publish_hold = PublishHold(self._receiver)
+            for channel in self.channels.values():
+                hold.enter(channel)
+        hold.admission = admission
+        if admission is Admission.FREE:
+            hold.has_blocked = False
+        hold.is_due = True
+        if not self._hold:
+            self.receive_data(b"")
 
     def _receive(self, data: bytes, position: int) -> int:
         """Work off the complete frames from *position* on; answer the position behind them.
@@ -189,6 +210,8 @@ class Connection:
         end = len(data)
         if self.state is ConnectionState.AWAIT_HEADER:
             position = self._protocol_header(data)
+        if self._publish_hold is not None and self._publish_hold.is_due:
+            self._work_off(self._publish_hold, position)
         channels = self.channels
         publishes = self._publishes
         while position < end and not self._hold:
@@ -210,7 +233,7 @@ class Connection:
                                     run = publishes.take(data, position, end, number)
                                 if run is not None:
                                     position = run.position
-                                    channel.receiver.publish(*run[2:])
+                                    channel.inlet.publish(*run[2:])
                                     continue
                             else:
                                 acks = take_acks(data, position)
@@ -236,22 +259,40 @@ class Connection:
                 raise _Rejected(position, number, method, error) from error
         return position
 
+    def _work_off(self, hold: PublishHold, position: int) -> None:
+        """Do what is held, as far as it may be done now. Raises _Rejected with *position*."""
+        for held in list(hold.channels.values()):
+            while not self._hold and (work := held.take()) is not None:
+                try:
+                    work.do()
+                except AmqpError as error:
+                    number = held.channel.number
+                    raise _Rejected(position, number, work.method, error) from error
+        if self._hold:
+            return
+        hold.is_due = False
+        if hold.closes and hold.is_empty:
+            self._peer_closes()
+        elif hold.admission is Admission.FREE:
+            hold.leave()
+            self._publish_hold = None
+
     @staticmethod
     def _acknowledge(channel: Channel, tags: list[tuple[int, bool]] | list[int]) -> None:
         singles: list[int] = []
         for tag in tags:
             if isinstance(tag, int):
-                channel.receiver.ack(tags)  # type: ignore[arg-type]  # all of one kind
+                channel.inlet.ack(tags)  # type: ignore[arg-type]  # all of one kind
                 return
             if tag[1]:
                 if singles:
-                    channel.receiver.ack(singles)
+                    channel.inlet.ack(singles)
                     singles = []
-                channel.receiver.method(commands.Basic.Ack(tag[0], multiple=True))
+                channel.inlet.method(commands.Basic.Ack(tag[0], multiple=True))
             else:
                 singles.append(tag[0])
         if singles:
-            channel.receiver.ack(singles)
+            channel.inlet.ack(singles)
 
     @property
     def _max_payload(self) -> int:
@@ -316,15 +357,21 @@ class Connection:
                 self.state = ConnectionState.OPEN
                 self.send(0, commands.Connection.OpenOk())
             case ConnectionState.OPEN | ConnectionState.AWAIT_OPEN, commands.Connection.Close():
-                self._drop_channels()
-                self._receiver.closed()
-                self.send(0, commands.Connection.CloseOk())
-                self._finish(linger_s=0)
+                if self._publish_hold is not None and not self._publish_hold.is_empty:
+                    self._publish_hold.closes = True
+                else:
+                    self._peer_closes()
             case ConnectionState.OPEN, commands.Connection.UpdateSecret():
                 self._receiver.update_secret(method)
                 self.send(0, commands.Connection.UpdateSecretOk())
             case _:
                 raise ChannelError(f"unexpected method in connection state {self.state.value}")
+
+    def _peer_closes(self) -> None:
+        self._drop_channels()
+        self._receiver.closed()
+        self.send(0, commands.Connection.CloseOk())
+        self._finish(linger_s=0)
 
     def accept_login(self) -> None:
         """The credentials are good: go on to the tuning."""
@@ -362,13 +409,20 @@ class Connection:
                 del self.channels[number]
         elif kind == FrameType.METHOD and channel.is_idle and payload.startswith(CLOSE):
             decode_method(payload)
-            del self.channels[number]
-            channel.receiver.closed()
-            self.send(number, commands.Channel.CloseOk())
+            inlet = channel.inlet
+            if isinstance(inlet, HeldChannel) and inlet.is_waiting:
+                inlet.wait(CLOSE, partial(self._peer_closes_channel, channel))
+            else:
+                self._peer_closes_channel(channel)
         elif kind == FrameType.METHOD and channel.is_idle and payload.startswith(CHANNEL_OPEN):
             raise ChannelError("second 'channel.open' seen")
         else:
             channel.receive(kind, payload)
+
+    def _peer_closes_channel(self, channel: Channel) -> None:
+        del self.channels[channel.number]
+        channel.inlet.closed()
+        self.send(channel.number, commands.Channel.CloseOk())
 
     def _absent_channel(self, kind: int, number: int, payload: bytes) -> None:
         if kind == FrameType.METHOD and payload.startswith(CLOSE_OK):
@@ -383,14 +437,17 @@ class Connection:
                 f"channel_max ({limit})"
             )
         receiver = self._receiver.open_channel(number)
-        self.channels[number] = Channel(number, receiver, self.facts_reader, self._max_body)
+        channel = Channel(number, receiver, self.facts_reader, self._max_body)
+        self.channels[number] = channel
+        if self._publish_hold is not None:
+            self._publish_hold.enter(channel)
         self.send(number, commands.Channel.OpenOk())
 
     def close_channel(self, number: int, error: SoftError, class_id: int, method_id: int) -> None:
         """Close one channel for *error*; the ids name the method at fault."""
         channel = self.channels[number]
         channel.state = ChannelState.CLOSING
-        channel.receiver.closed()
+        channel.inlet.closed()
         logger.warning("channel %s closed: %s", number, error.reply_text)
         self.send(number, commands.Channel.Close(error.code, error.reply_text, class_id, method_id))
 
@@ -398,7 +455,7 @@ class Connection:
         channels, self.channels = self.channels, {}
         for channel in channels.values():
             if channel.state is ChannelState.OPEN:
-                channel.receiver.closed()
+                channel.inlet.closed()
 
     # ---- out, and the end
 

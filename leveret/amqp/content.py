@@ -41,6 +41,11 @@ class ContentAssembler:
         self._size = 0
         self.state = ContentState.IDLE
 
+    @property
+    def size(self) -> int:
+        """Bytes received of a content that is not complete."""
+        return len(self._frames)
+
     def start(self) -> None:
         """A basic.publish was received: a content header must follow."""
         self.state = ContentState.HEADER

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from leveret.amqp.errors import NotAllowed, PreconditionFailed
 from leveret.amqp.sasl import Credentials
+from leveret.broker.alarms import Alarms
 from leveret.broker.connections import Client, OpenConnections
 from leveret.broker.definitions import DefinitionLog
 from leveret.broker.limits import NodeLimits, UserLimits
@@ -46,6 +47,7 @@ class Broker:
         self._settings = settings
         self._committer = committer
         self.turn = turn
+        self.alarms = Alarms()
         self.vhosts: dict[str, VHost] = {}
         self.users = UserStore()
         self.user_limits: dict[str, UserLimits] = {}
@@ -128,9 +130,8 @@ class Broker:
         for user_name, vhost_name in list(self.permissions):
             if vhost_name == vhost.name:
                 del self.permissions[user_name, vhost_name]
-        for queue in list(vhost.queues.values()):
-            vhost.remove_queue(queue)
         self.write(DeleteVHost(vhost.definitions.vhost_id))
+        vhost.delete()
 
     def write(self, change: Change) -> None:
         """Something durable changed."""

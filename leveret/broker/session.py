@@ -25,10 +25,12 @@ from leveret.amqp.errors import (
 )
 from leveret.amqp.methods import build_method
 from leveret.amqp.properties import FactsReader
+from leveret.amqp.publish_hold import Admission
 from leveret.amqp.publish_shape import ShapeBook
 from leveret.amqp.sasl import Credentials, MalformedResponse, parse_amqplain, parse_plain
 from leveret.amqp.tables import Field, Table, table_of
 from leveret.amqp.tuning import Tuning
+from leveret.broker.alarms import Alarms, Level
 from leveret.broker.channel_session import ChannelSession
 from leveret.broker.connections import NODE_NAME
 from leveret.broker.handlers import HANDLERS
@@ -49,8 +51,11 @@ SERVER_PROPERTIES = table_of(
             "exchange_exchange_bindings": True,
             "basic.nack": True,
             "consumer_cancel_notify": True,
+            "connection.blocked": True,
+            "consumer_priorities": True,
             "authentication_failure_close": True,
             "per_consumer_qos": True,
+            "direct_reply_to": True,
         },
         "cluster_name": NODE_NAME,
         "copyright": "the leveret authors",
@@ -60,6 +65,12 @@ SERVER_PROPERTIES = table_of(
         "version": __version__,
     }
 )
+
+ADMISSIONS = {
+    Level.OFF: Admission.FREE,
+    Level.LOW: Admission.HELD,
+    Level.HARD: Admission.REFUSED,
+}
 
 MECHANISMS = {"PLAIN": parse_plain, "AMQPLAIN": parse_amqplain}
 
@@ -80,6 +91,10 @@ class Transport(Protocol):
 class LoginRules(Protocol):
     """Who may log in, and what for."""
 
+    @property
+    def alarms(self) -> Alarms:
+        """What the broker is short of."""
+
     def authenticate(self, credentials: Credentials, *, is_loopback: bool) -> User:
         """The user with these credentials. Raises LoginRefusedReason."""
 
@@ -98,6 +113,7 @@ class Session:
 
     __slots__ = (
         "_capabilities",
+        "_is_blocked",
         "_mechanism",
         "_permissions",
         "_rules",
@@ -139,6 +155,7 @@ class Session:
         self._permissions: Permissions | None = None
         self.output_size = 0
         self.blocked_output = False
+        self._is_blocked = False
         self._capabilities: Table = {}
         self.wants_live_prefetch = False
         self._mechanism = ""
@@ -152,7 +169,7 @@ class Session:
     @property
     def state(self) -> str:
         """RabbitMQ's word for what the connection is doing."""
-        return self.connection.state.value
+        return "blocked" if self._is_blocked else self.connection.state.value
 
     @property
     def channel_count(self) -> int:
@@ -210,6 +227,13 @@ class Session:
             receiver = channel.receiver
             assert isinstance(receiver, ChannelSession)
             receiver.wake_consumers()
+
+    def check_deadlines(self, now_ms: int) -> None:
+        """Look for deliveries that have been unacknowledged for too long."""
+        for channel in list(self.connection.channels.values()):
+            receiver = channel.receiver
+            assert isinstance(receiver, ChannelSession)
+            receiver.check_deadlines(now_ms)
 
     def commit_then(self, action: Callable[[], None], *, logs: bool = False) -> None:
         """Do *action* once the definitions so far are durable; read nothing from here before.
@@ -295,6 +319,8 @@ class Session:
         assert self.user is not None
         self.vhost, self._permissions = self._rules.enter(self, self.user, virtual_host)
         logger.info("connected: peer=%s user=%s vhost=%s", self.peer, self.user.name, virtual_host)
+        self._rules.alarms.listen(self)
+        self._follow_alarms()
 
     def open_channel(self, number: int) -> ChannelReceiver:
         """Make the broker's side of a channel."""
@@ -308,6 +334,8 @@ class Session:
 
     def closed(self) -> None:
         """Remove the exclusive queues."""
+        self._rules.alarms.ignore(self)
+        self._is_blocked = False
         self._rules.leave(self)
         if self.vhost is not None:
             self.vhost.release(self)
@@ -316,6 +344,50 @@ class Session:
         """Hang up when all is said: an answer is not sent before what it speaks of is written."""
         self._turn.output(self)
         self._turn.afterwards(lambda: self._transport.finish(linger_s))
+
+    # ---- alarms
+
+    def alarms_changed(self) -> None:
+        """Hold publishes, or release them, once this turn is over."""
+        self._turn.afterwards(self._follow_alarms)
+
+    def _follow_alarms(self) -> None:
+        connection, level = self.connection, self._rules.alarms.level
+        if connection.state in (ConnectionState.CLOSING, ConnectionState.CLOSED):
+            return
+        if level is Level.OFF and self._is_blocked:
+            self._is_blocked = False
+            if self.has_capability("connection.blocked"):
+                connection.send(0, commands.Connection.Unblocked())
+        connection.admit(ADMISSIONS[level])
+        if connection.output:
+            self._turn.output(self)
+        self._transport.released()
+
+    def blocked(self) -> None:
+        """The client publishes during an alarm: tell it, if it understands."""
+        reason = self._rules.alarms.reason
+        if not reason:
+            return  # what is held is about to be released
+        self._is_blocked = True
+        if self.has_capability("connection.blocked"):
+            self.connection.send(0, commands.Connection.Blocked(reason))
+
+    def is_confirming(self, number: int) -> bool:
+        """Is channel *number* in confirm mode?"""
+        return self._channel(number).confirms is not None
+
+    def refuse(self, number: int, count: int) -> None:
+        """Nack *count* publishes, behind the confirms of those before them."""
+        confirms = self._channel(number).confirms
+        assert confirms is not None
+        confirms.publish(count, durable=False, refused=range(count))
+        self._turn.confirm(confirms)
+
+    def _channel(self, number: int) -> ChannelSession:
+        receiver = self.connection.channels[number].receiver
+        assert isinstance(receiver, ChannelSession)
+        return receiver
 
     # ---- errors that are not the answer to a frame
 

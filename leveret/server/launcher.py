@@ -30,6 +30,13 @@ from leveret.queues.batch_cache import CacheBudget
 from leveret.server.commit_loop import CommitLoop
 from leveret.server.config import Config
 from leveret.server.control import ControlSocket
+from leveret.server.resource_monitor import ResourceLimits, ResourceMonitor
+from leveret.server.resources import (
+    available_memory_bytes,
+    free_disk_bytes,
+    resident_bytes,
+    trim_heap,
+)
 from leveret.server.sweeper import Sweeper
 from leveret.server.transport import AmqpTransport
 from leveret.storage.committer import Committer, SyncPolicy
@@ -117,6 +124,13 @@ class Server:
         )
         self.broker = Broker(config.data_dir, settings, self._committer, self._turn, limits)
         self._control = ControlSocket(self.broker, config.data_dir, _now_ms)
+        self._monitor = ResourceMonitor(
+            self.broker.alarms,
+            ResourceLimits.of(config, available_memory_bytes()),
+            free_disk=lambda: free_disk_bytes(config.data_dir),
+            used_memory=resident_bytes,
+            give_back=trim_heap,
+        )
         self._commits = CommitLoop(
             self._committer, loop, settled=self._turn.run, failed=self.broker.log_failed
         )
@@ -134,6 +148,7 @@ class Server:
         self._sweeper.start()
         try:
             self._turn.wait_for_commit()
+            self._monitor.check()
             loop = asyncio.get_running_loop()
             try:
                 server = await loop.create_server(
@@ -152,6 +167,7 @@ class Server:
                 async with self._control.listening(), anyio.create_task_group() as tasks:
                     tasks.start_soon(self._tick)
                     tasks.start_soon(self._sync)
+                    tasks.start_soon(self._monitor.run)
                     yield server.sockets[0].getsockname()[1]
                     tasks.cancel_scope.cancel()
             finally:

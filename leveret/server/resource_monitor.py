@@ -22,7 +22,7 @@ Measure = Callable[[], int]
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ResourceLimits:
     """Where alarms begin, in bytes: of free disk space and of memory in use."""
 
     low_disk: int
@@ -31,7 +31,7 @@ class Limits:
     hard_memory: int
 
     @classmethod
-    def of(cls, config: Config, memory_bytes: int) -> "Limits":
+    def of(cls, config: Config, memory_bytes: int) -> "ResourceLimits":
         """The limits that *config* sets on a machine with *memory_bytes*.
 
         A hard limit on the wrong side of its watermark counts as equal to it.
@@ -55,7 +55,7 @@ class ResourceMonitor:
     def __init__(
         self,
         alarms: Alarms,
-        limits: Limits,
+        limits: ResourceLimits,
         *,
         free_disk: Measure,
         used_memory: Measure,

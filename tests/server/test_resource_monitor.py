@@ -8,7 +8,7 @@ import pytest
 from leveret.broker.alarms import Alarm, Alarms, Level
 from leveret.server.config import Config
 from leveret.server.option_kinds import GIB, MIB
-from leveret.server.resource_monitor import Limits, ResourceMonitor
+from leveret.server.resource_monitor import ResourceLimits, ResourceMonitor
 from leveret.server.resources import (
     available_memory_bytes,
     free_disk_bytes,
@@ -16,7 +16,7 @@ from leveret.server.resources import (
     trim_heap,
 )
 
-LIMITS = Limits(low_disk=100 * MIB, hard_disk=50 * MIB, low_memory=GIB, hard_memory=2 * GIB)
+LIMITS = ResourceLimits(low_disk=100 * MIB, hard_disk=50 * MIB, low_memory=GIB, hard_memory=2 * GIB)
 
 
 class Machine:
@@ -152,16 +152,19 @@ def test_freed_memory_is_given_back_while_it_is_short(machine: Machine) -> None:
 @pytest.mark.parametrize(
     ("options", "limits"),
     [
-        ({}, Limits(256 * MIB, 64 * MIB, int(0.6 * GIB), int(0.8 * GIB))),
-        ({"disk_free_limit": 9, "memory_high_watermark": 0.9}, Limits(9, 9, *[int(0.9 * GIB)] * 2)),
+        ({}, ResourceLimits(256 * MIB, 64 * MIB, int(0.6 * GIB), int(0.8 * GIB))),
+        (
+            {"disk_free_limit": 9, "memory_high_watermark": 0.9},
+            ResourceLimits(9, 9, *[int(0.9 * GIB)] * 2),
+        ),
         (
             {"memory_high_watermark": 100 * MIB, "memory_hard_limit": 200 * MIB},
-            Limits(256 * MIB, 64 * MIB, 100 * MIB, 200 * MIB),
+            ResourceLimits(256 * MIB, 64 * MIB, 100 * MIB, 200 * MIB),
         ),
     ],
 )
-def test_limits_are_fractions_or_sizes(options: dict[str, int], limits: Limits) -> None:
-    assert Limits.of(Config(**options), GIB) == limits  # type: ignore[arg-type]  # mixed kinds
+def test_limits_are_fractions_or_sizes(options: dict[str, int], limits: ResourceLimits) -> None:
+    assert ResourceLimits.of(Config(**options), GIB) == limits  # type: ignore[arg-type]  # mixed kinds
 
 
 # ---- the real machine
