@@ -5,7 +5,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -28,11 +28,15 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class BrokerProcess:
-    """A broker in its own process, as a user runs it: on a free port, data in *data_dir*."""
+    """A broker in its own process, as a user runs it: on a free port, data in *data_dir*.
 
-    def __init__(self, data_dir: Path, *options: str) -> None:
+    *prefix* is a command that runs the one behind it.
+    """
+
+    def __init__(self, data_dir: Path, *options: str, prefix: Sequence[str] = ()) -> None:
         self.data_dir = data_dir
         self._options = options
+        self._prefix = prefix
         self._process: subprocess.Popen[str] | None = None
         self.port = 0
 
@@ -47,7 +51,7 @@ class BrokerProcess:
 
     def start(self) -> "BrokerProcess":
         """Start, on the same port as before if it ran before; returns once it is ready."""
-        command = [sys.executable, "-m", "leveret.server", "serve"]
+        command = [*self._prefix, sys.executable, "-m", "leveret.server", "serve"]
         command += ["--data-dir", str(self.data_dir), "--port", str(self.port), *self._options]
         self.log_path = self.data_dir.with_suffix(".log")
         with self.log_path.open("a") as log:

@@ -12,20 +12,19 @@ from pathlib import Path
 
 import pytest
 
-MOUNT = "mount -t tmpfs -o size=$0,nr_inodes=$1 none /mnt && echo mounted && exec cat"
+MOUNT = 'mount -t tmpfs -o size=$0,nr_inodes=$1 none "$2" && echo mounted && exec cat'
 
 
 class SmallDisk:
     """An empty file system of a few KiB at `path`.
 
     The path has a link in it that only the kernel can follow. A program that resolves links itself,
-    as SQLite does, is run with the command `inside` in front of it and finds the disk at `INSIDE`.
+    as SQLite does, is run with the command `inside` in front of it and finds the disk at `place`.
     """
 
-    INSIDE = Path("/mnt")
-
-    def __init__(self, holder: int) -> None:
-        self.path = Path(f"/proc/{holder}/root/mnt")
+    def __init__(self, holder: int, place: Path) -> None:
+        self.place = place
+        self.path = Path(f"/proc/{holder}/root{place}")
         self.inside = ["nsenter", f"--target={holder}", "--user", "--mount"]
         self._filler = self.path / "filler"
 
@@ -54,15 +53,15 @@ class SmallDisk:
 
 
 @contextmanager
-def mounted(size_kib: int, *, files: int = 1000) -> Iterator[SmallDisk]:
-    """A small disk with room for so many *files* and directories, while the context lasts.
+def mounted(place: Path, size_kib: int, *, files: int = 1000) -> Iterator[SmallDisk]:
+    """A small disk over the directory *place*, with room for so many *files* and directories.
 
     Skips the test where none can be had.
     """
     command = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", MOUNT]
     try:
         holder = subprocess.Popen(
-            [*command, f"{size_kib}k", str(files + 1)],
+            [*command, f"{size_kib}k", str(files + 1), str(place)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -74,5 +73,5 @@ def mounted(size_kib: int, *, files: int = 1000) -> Iterator[SmallDisk]:
         assert holder.stdout is not None
         if not holder.stdout.readline():
             pytest.skip("this user may not mount a tmpfs")
-        yield SmallDisk(holder.pid)
+        yield SmallDisk(holder.pid, place)
         holder.stdin.close()

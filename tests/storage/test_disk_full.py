@@ -35,8 +35,8 @@ PAGE = 4096
 
 
 @pytest.fixture(scope="module")
-def small_disk() -> Iterator[SmallDisk]:
-    with mounted(256) as disk:
+def small_disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmallDisk]:
+    with mounted(tmp_path_factory.mktemp("disk"), 256) as disk:
         yield disk
 
 
@@ -158,10 +158,12 @@ def test_what_is_acknowledged_makes_room(disk: SmallDisk, log: SegmentLog) -> No
     assert read_all(log, [(80, 130)]) == payloads(130)[80:]
 
 
-def test_a_directory_that_finds_no_room_is_made_later(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_directory_that_finds_no_room_is_made_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     synced = set()
     monkeypatch.setattr(os, "fsync", lambda fd: synced.add(os.fstat(fd).st_ino))
-    with mounted(64, files=3) as disk:
+    with mounted(tmp_path, 64, files=3) as disk:
         others = [disk.path / "one", disk.path / "two"]
         for path in others:
             path.touch()

@@ -346,8 +346,8 @@ store.close()
 """
 
 
-def test_a_full_disk_refuses_changes_for_the_time_being() -> None:
-    with mounted(512) as disk:
+def test_a_full_disk_refuses_changes_for_the_time_being(tmp_path: Path) -> None:
+    with mounted(tmp_path, 512) as disk:
         disk.fill(leave=200_000)
-        program = [sys.executable, "-c", FILL_AND_APPLY, str(disk.INSIDE)]
+        program = [sys.executable, "-c", FILL_AND_APPLY, str(disk.place)]
         subprocess.run([*disk.inside, *program], check=True)
