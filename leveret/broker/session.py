@@ -5,14 +5,12 @@ owns nothing of the socket but a `Transport` to write to.
 """
 
 import logging
-import platform
 from collections.abc import Callable
 from typing import Protocol, cast
 
 from pamqp import commands
 from pamqp.base import Frame as Method
 
-from leveret import __version__
 from leveret.amqp.channel import ChannelReceiver
 from leveret.amqp.connection import Connection, ConnectionState
 from leveret.amqp.errors import (
@@ -28,11 +26,11 @@ from leveret.amqp.properties import FactsReader
 from leveret.amqp.publish_hold import Admission
 from leveret.amqp.publish_shape import ShapeBook
 from leveret.amqp.sasl import Credentials, MalformedResponse, parse_amqplain, parse_plain
-from leveret.amqp.tables import Field, Table, table_of
+from leveret.amqp.tables import Field, Table
 from leveret.amqp.tuning import Tuning
+from leveret.broker.advertised import SERVER_PROPERTIES, Advertise
 from leveret.broker.alarms import Alarms, Level
 from leveret.broker.channel_session import ChannelSession
-from leveret.broker.connections import NODE_NAME
 from leveret.broker.handlers import HANDLERS
 from leveret.broker.permissions import Permissions
 from leveret.broker.turn import Turn
@@ -43,28 +41,6 @@ logger = logging.getLogger(__name__)
 
 OUTPUT_LIMIT = 512 * 1024
 """Bytes collected for one connection in a turn before its consumers must wait for the next."""
-
-SERVER_PROPERTIES = table_of(
-    {
-        "capabilities": {
-            "publisher_confirms": True,
-            "exchange_exchange_bindings": True,
-            "basic.nack": True,
-            "consumer_cancel_notify": True,
-            "connection.blocked": True,
-            "consumer_priorities": True,
-            "authentication_failure_close": True,
-            "per_consumer_qos": True,
-            "direct_reply_to": True,
-        },
-        "cluster_name": NODE_NAME,
-        "copyright": "the leveret authors",
-        "information": "Apache License 2.0",
-        "platform": f"Python {platform.python_version()}",
-        "product": "leveret",
-        "version": __version__,
-    }
-)
 
 ADMISSIONS = {
     Level.OFF: Admission.FREE,
@@ -117,6 +93,7 @@ class Session:
         "_mechanism",
         "_permissions",
         "_rules",
+        "_server_properties",
         "_transport",
         "_turn",
         "blocked_output",
@@ -142,6 +119,7 @@ class Session:
         max_message_size: int,
         peer: str,
         is_loopback: bool,
+        advertise: Advertise = Advertise.LEVERET,
     ) -> None:
         self._transport = transport
         self._rules = rules
@@ -150,6 +128,7 @@ class Session:
         self.offered_frame_max = tuning.frame_max
         self.peer = peer
         self.is_loopback = is_loopback
+        self._server_properties = SERVER_PROPERTIES[advertise]
         self.user: User | None = None
         self.vhost: VHost | None = None
         self._permissions: Permissions | None = None
@@ -272,7 +251,7 @@ class Session:
             commands.Connection.Start,
             version_major=0,
             version_minor=9,
-            server_properties=SERVER_PROPERTIES,
+            server_properties=self._server_properties,
             mechanisms=" ".join(MECHANISMS),
             locales="en_US",
         )

@@ -10,6 +10,7 @@ from dataclasses import Field, dataclass, field, fields
 from enum import StrEnum
 from pathlib import Path
 
+from leveret.broker.advertised import Advertise
 from leveret.server.option_kinds import (
     GIB,
     KIB,
@@ -176,6 +177,14 @@ class Config:
         default=128 * MIB,
         metadata=_about(
             "amqp.max_message_size", Size(1, 512 * MIB), "Largest message body that is accepted."
+        ),
+    )
+    advertise: Advertise = field(
+        default=Advertise.LEVERET,
+        metadata=_about(
+            "amqp.advertise",
+            Choice(Advertise),
+            "Product and version to show to clients, some of which go by them.",
         ),
     )
     disk_free_limit: int = field(

@@ -195,6 +195,7 @@ class Server:
             max_message_size=self._config.max_message_size,
             peer=peer,
             is_loopback=is_loopback,
+            advertise=self._config.advertise,
         )
 
     def _wake_committer(self) -> None:
