@@ -113,6 +113,7 @@ class Recorder:
     ) -> None:
         self.calls: list[tuple[object, ...]] = []
         self.judge = judge
+        self.confirming: set[int] = set()
         self.lingers: list[float] = []
         self.connection = Connection(
             self, tuning or Tuning(), FactsReader(), ShapeBook(), max_message_size=max_message_size
@@ -137,6 +138,15 @@ class Recorder:
 
     def update_secret(self, method: Method) -> None:
         self.calls.append(("update-secret",))
+
+    def blocked(self) -> None:
+        self.calls.append(("blocked",))
+
+    def is_confirming(self, number: int) -> bool:
+        return number in self.confirming
+
+    def refuse(self, number: int, count: int) -> None:
+        self.calls += [("refuse", number)] * count
 
     def closed(self) -> None:
         self.calls.append(("closed",))
