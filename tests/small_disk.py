@@ -58,6 +58,7 @@ def mounted(place: Path, size_kib: int, *, files: int = 1000) -> Iterator[SmallD
 
     Skips the test where none can be had.
     """
+    place.mkdir(exist_ok=True)
     command = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", MOUNT]
     try:
         holder = subprocess.Popen(

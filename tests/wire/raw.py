@@ -21,6 +21,7 @@ CAPABILITIES: FieldTable = {
     "consumer_cancel_notify": True,
     "publisher_confirms": True,
     "basic.nack": True,
+    "connection.blocked": True,
 }
 TIMEOUT_S = 15.0
 
