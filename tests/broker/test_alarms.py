@@ -1,8 +1,11 @@
 from dataclasses import dataclass, field
 
 import pytest
+from pamqp import commands
 
 from leveret.broker.alarms import Alarm, Alarms, Level
+from tests.broker.peer import Peer
+from tests.broker.world import World
 
 
 @dataclass(eq=False)
@@ -74,3 +77,58 @@ def test_listeners_are_told_of_changes_only() -> None:
         (Level.HARD, "low on memory & disk"),
         (Level.HARD, "low on disk"),
     ]
+
+
+# ---- what it means to a connection
+
+
+def test_a_client_that_knows_nothing_of_alarms_waits_in_silence(world: World) -> None:
+    peer = Peer(world)
+    peer.call(1, commands.Channel.Open(), commands.Channel.OpenOk)
+    peer.call(1, commands.Queue.Declare(queue="q"), commands.Queue.DeclareOk)
+    world.broker.alarms.set(Alarm.MEMORY, Level.LOW)
+    world.run()
+    assert peer.session.state == "running"
+    peer.publish(1, "q", b"held")
+    assert peer.session.state == "blocked"
+    assert peer.receive() == []
+    world.broker.alarms.set(Alarm.MEMORY, Level.OFF)
+    world.run()
+    assert peer.session.state == "running"
+    peer.call(1, commands.Queue.Delete(queue="q"), commands.Queue.DeleteOk)
+
+
+def test_nacks_come_behind_the_confirms_of_what_was_published_before(world: World) -> None:
+    peer = Peer(world)
+    peer.call(1, commands.Channel.Open(), commands.Channel.OpenOk)
+    peer.call(1, commands.Queue.Declare(queue="q", durable=True), commands.Queue.DeclareOk)
+    peer.call(1, commands.Confirm.Select(), commands.Confirm.SelectOk)
+    peer.publish(1, "q", b"1", b"2")
+    assert [type(one.method) for one in peer.receive()] == [commands.Basic.Ack]
+    world.broker.alarms.set(Alarm.DISK_FULL, Level.LOW)
+    world.run()
+    peer.publish(1, "q", b"3")
+    peer.publish(1, "q", b"4")
+    assert peer.receive() == []
+    world.broker.alarms.set(Alarm.DISK_FULL, Level.HARD)
+    world.run()
+    (nack,) = (one.method for one in peer.receive())
+    assert isinstance(nack, commands.Basic.Nack)
+    assert (nack.delivery_tag, nack.multiple) == (4, True)
+    world.broker.alarms.set(Alarm.DISK_FULL, Level.OFF)
+    world.run()
+    peer.publish(1, "q", b"5")
+    (ack,) = (one.method for one in peer.receive())
+    assert isinstance(ack, commands.Basic.Ack)
+    assert ack.delivery_tag == 5
+    found = peer.call(1, commands.Queue.Purge(queue="q"), commands.Queue.PurgeOk)
+    assert found.message_count == 3
+
+
+def test_a_closed_connection_hears_of_no_alarm(world: World) -> None:
+    peer = Peer(world)
+    peer.send(0, commands.Connection.Close(200, "", 0, 0))
+    peer.receive()
+    world.broker.alarms.set(Alarm.MEMORY, Level.LOW)
+    world.run()
+    assert peer.receive() == []
