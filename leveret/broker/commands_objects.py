@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from leveret.amqp.properties import DIRECT_REPLY_TO
 from leveret.broker.broker import Broker
 from leveret.broker.commands_vhosts import find_vhost, vhosts_named
 from leveret.broker.policies import Policy
@@ -16,6 +17,7 @@ def list_queues(broker: Broker, *, vhost: str | None = None) -> list[dict[str, o
         _queue(found, found.queues[name])
         for found in vhosts_named(broker, vhost)
         for name in sorted(found.queues)
+        if not name.startswith(DIRECT_REPLY_TO)
     ]
 
 

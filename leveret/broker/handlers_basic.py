@@ -20,6 +20,7 @@ from leveret.amqp.tables import Field, Table
 from leveret.broker.channel_session import ChannelSession
 from leveret.broker.handlers_exchange import arguments_of
 from leveret.broker.handlers_queue import queue_name
+from leveret.broker.permissions import Access, Resource
 from leveret.broker.unacked import Holder
 from leveret.broker.vhost import generated_name
 from leveret.queues.arguments import InvalidArgument, QueueType, integer, natural
@@ -58,6 +59,7 @@ def consume(channel: ChannelSession, method: commands.Basic.Consume) -> None:
     if name == DIRECT_REPLY_TO:
         queue = _reply_queue(channel, no_ack=bool(method.no_ack))
     else:
+        channel.session.permissions.check(Access.READ, Resource.QUEUE, name)
         queue = channel.vhost.queue(name, channel.session)
     consumer = _consumer(channel, queue, tag, method)
     channel.consumers[tag] = (consumer, queue, Holder(queue, consumer))
@@ -138,7 +140,9 @@ def cancel_ok(channel: ChannelSession, method: commands.Basic.CancelOk) -> None:
 
 def get(channel: ChannelSession, method: commands.Basic.Get) -> None:
     """Fetch one message."""
-    queue = channel.vhost.queue(queue_name(channel, method.queue), channel.session)
+    name = queue_name(channel, method.queue)
+    channel.session.permissions.check(Access.READ, Resource.QUEUE, name)
+    queue = channel.vhost.queue(name, channel.session)
     if queue.arguments.queue_type is QueueType.QUORUM and queue.arguments.single_active_consumer:
         raise ResourceLocked(
             f"cannot obtain access to locked queue '{queue.name}' in vhost "

@@ -8,6 +8,8 @@ from pamqp.base import Frame as Method
 from leveret.amqp.errors import AccessRefused
 from leveret.amqp.tables import Table
 from leveret.broker.channel_session import ChannelSession
+from leveret.broker.permissions import Access, Resource
+from leveret.exchanges.exchange import ALTERNATE_EXCHANGE
 
 
 def declare(channel: ChannelSession, method: commands.Exchange.Declare) -> None:
@@ -16,8 +18,10 @@ def declare(channel: ChannelSession, method: commands.Exchange.Declare) -> None:
     check_not_default(name)
     durable = False
     if method.passive:
+        channel.session.permissions.check_any(Resource.EXCHANGE, name)
         channel.vhost.exchange(name)
     else:
+        _check_declare(channel, name, arguments_of(method.arguments))
         durable = channel.vhost.declare_exchange(
             name,
             method.exchange_type,
@@ -29,21 +33,32 @@ def declare(channel: ChannelSession, method: commands.Exchange.Declare) -> None:
     channel.reply(commands.Exchange.DeclareOk(), nowait=bool(method.nowait), durable=durable)
 
 
+def _check_declare(channel: ChannelSession, name: str, arguments: Table) -> None:
+    permissions = channel.session.permissions
+    permissions.check(Access.CONFIGURE, Resource.EXCHANGE, name)
+    alternate = arguments.get(ALTERNATE_EXCHANGE)
+    if alternate is None or name in channel.vhost.exchanges:
+        return
+    if isinstance(alternate.value, str):
+        permissions.check(Access.READ, Resource.EXCHANGE, name)
+        permissions.check(Access.WRITE, Resource.EXCHANGE, alternate.value)
+
+
 def delete(channel: ChannelSession, method: commands.Exchange.Delete) -> None:
     """Remove an exchange."""
     name = plain_name(method.exchange)
     check_not_default(name)
+    channel.session.permissions.check(Access.CONFIGURE, Resource.EXCHANGE, name)
     durable = channel.vhost.delete_exchange(name, if_unused=bool(method.if_unused))
     channel.reply(commands.Exchange.DeleteOk(), nowait=bool(method.nowait), durable=durable)
 
 
 def bind(channel: ChannelSession, method: commands.Exchange.Bind) -> None:
     """Bind an exchange to an exchange."""
-    check_not_default(method.source)
-    check_not_default(method.destination)
+    source_name, destination_name = _ends(channel, method)
     durable = channel.vhost.bind(
-        plain_name(method.source),
-        channel.vhost.exchange(plain_name(method.destination)),
+        source_name,
+        channel.vhost.exchange(destination_name),
         method.routing_key,
         arguments_of(method.arguments),
     )
@@ -52,13 +67,32 @@ def bind(channel: ChannelSession, method: commands.Exchange.Bind) -> None:
 
 def unbind(channel: ChannelSession, method: commands.Exchange.Unbind) -> None:
     """Undo a binding between exchanges; a missing one is fine."""
-    check_not_default(method.source)
-    check_not_default(method.destination)
-    destination = channel.vhost.exchanges.get(plain_name(method.destination))
+    source_name, destination_name = _ends(channel, method)
+    destination = channel.vhost.exchanges.get(destination_name)
     durable = destination is not None and channel.vhost.unbind(
-        plain_name(method.source), destination, method.routing_key, arguments_of(method.arguments)
+        source_name, destination, method.routing_key, arguments_of(method.arguments)
     )
     channel.reply(commands.Exchange.UnbindOk(), nowait=bool(method.nowait), durable=durable)
+
+
+def _ends(
+    channel: ChannelSession, method: commands.Exchange.Bind | commands.Exchange.Unbind
+) -> tuple[str, str]:
+    """The names of source and destination, checked."""
+    check_not_default(method.source)
+    check_not_default(method.destination)
+    source_name, destination_name = plain_name(method.source), plain_name(method.destination)
+    check_binding(channel, Resource.EXCHANGE, destination_name, source_name)
+    return source_name, destination_name
+
+
+def check_binding(
+    channel: ChannelSession, resource: Resource, destination_name: str, source_name: str
+) -> None:
+    """Raise AccessRefused unless the user may bind and unbind the two."""
+    permissions = channel.session.permissions
+    permissions.check(Access.WRITE, resource, destination_name)
+    permissions.check(Access.READ, Resource.EXCHANGE, source_name)
 
 
 def plain_name(name: str) -> str:

@@ -8,8 +8,16 @@ from pamqp.base import Frame as Method
 from leveret.amqp.errors import AccessRefused, NotFound
 from leveret.amqp.methods import build_method
 from leveret.amqp.properties import DIRECT_REPLY_TO
+from leveret.amqp.tables import Table
 from leveret.broker.channel_session import ChannelSession
-from leveret.broker.handlers_exchange import arguments_of, check_not_default, plain_name
+from leveret.broker.handlers_exchange import (
+    arguments_of,
+    check_binding,
+    check_not_default,
+    plain_name,
+)
+from leveret.broker.permissions import Access, Resource
+from leveret.broker.vhost import GENERATED_PREFIX, generated_name
 from leveret.queues.declaration import QueueDeclaration
 
 
@@ -22,8 +30,11 @@ def declare(channel: ChannelSession, method: commands.Queue.Declare) -> None:
         _declare_reply_queue(channel, name, nowait=bool(method.nowait))
         return
     if method.passive:
-        queue = channel.vhost.queue(queue_name(channel, name), session)
+        name = queue_name(channel, name)
+        session.permissions.check_any(Resource.QUEUE, name)
+        queue = channel.vhost.queue(name, session)
     else:
+        _check_declare(channel, name, arguments_of(method.arguments))
         declaration = QueueDeclaration(
             name,
             durable=bool(method.durable),
@@ -44,6 +55,19 @@ def declare(channel: ChannelSession, method: commands.Queue.Declare) -> None:
     channel.reply(reply, nowait=bool(method.nowait), durable=durable)
 
 
+def _check_declare(channel: ChannelSession, name: str, arguments: Table) -> None:
+    permissions = channel.session.permissions
+    # A name that is still to be generated is as good as any other of its kind.
+    shown = name or generated_name(GENERATED_PREFIX)
+    permissions.check(Access.CONFIGURE, Resource.QUEUE, shown)
+    dead_letter_exchange = arguments.get("x-dead-letter-exchange")
+    if dead_letter_exchange is None or name in channel.vhost.queues:
+        return
+    if isinstance(dead_letter_exchange.value, str):
+        permissions.check(Access.READ, Resource.QUEUE, shown)
+        permissions.check(Access.WRITE, Resource.EXCHANGE, dead_letter_exchange.value)
+
+
 def _declare_reply_queue(channel: ChannelSession, name: str, *, nowait: bool) -> None:
     """Answers whether somebody waits for direct replies under *name*: a probe of RPC servers."""
     if name != DIRECT_REPLY_TO and name not in channel.vhost.queues:
@@ -60,10 +84,10 @@ def bind(channel: ChannelSession, method: commands.Queue.Bind) -> None:
     key = method.routing_key
     if not method.queue and not key:
         key = name
+    exchange_name = plain_name(method.exchange)
+    check_binding(channel, Resource.QUEUE, name, exchange_name)
     queue = channel.vhost.queue(name, channel.session)
-    durable = channel.vhost.bind(
-        plain_name(method.exchange), queue, key, arguments_of(method.arguments)
-    )
+    durable = channel.vhost.bind(exchange_name, queue, key, arguments_of(method.arguments))
     channel.reply(commands.Queue.BindOk(), nowait=bool(method.nowait), durable=durable)
 
 
@@ -75,8 +99,10 @@ def unbind(channel: ChannelSession, method: commands.Queue.Unbind) -> None:
     key = method.routing_key
     if not method.queue and not key:
         key = name
+    exchange_name = plain_name(method.exchange)
+    check_binding(channel, Resource.QUEUE, name, exchange_name)
     durable = name in channel.vhost.queues and channel.vhost.unbind(
-        plain_name(method.exchange),
+        exchange_name,
         channel.vhost.queue(name, channel.session),
         key,
         arguments_of(method.arguments),
@@ -86,7 +112,9 @@ def unbind(channel: ChannelSession, method: commands.Queue.Unbind) -> None:
 
 def purge(channel: ChannelSession, method: commands.Queue.Purge) -> None:
     """Drop what is ready; what was delivered stays."""
-    queue = channel.vhost.queue(queue_name(channel, method.queue), channel.session)
+    name = queue_name(channel, method.queue)
+    channel.session.permissions.check(Access.READ, Resource.QUEUE, name)
+    queue = channel.vhost.queue(name, channel.session)
     channel.vhost.turn.work_off(queue)
     count = queue.purge()
     channel.vhost.turn.touch(queue)
@@ -95,8 +123,10 @@ def purge(channel: ChannelSession, method: commands.Queue.Purge) -> None:
 
 def delete(channel: ChannelSession, method: commands.Queue.Delete) -> None:
     """Remove a queue; delete-ok tells how many messages went with it."""
+    name = queue_name(channel, method.queue)
+    channel.session.permissions.check(Access.CONFIGURE, Resource.QUEUE, name)
     count, durable = channel.vhost.delete_queue(
-        queue_name(channel, method.queue),
+        name,
         channel.session,
         if_unused=bool(method.if_unused),
         if_empty=bool(method.if_empty),

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, Self
 
+from leveret.amqp.properties import DIRECT_REPLY_TO
 from leveret.broker.errors import InvalidRequest
 from leveret.exchanges.exchange import ALTERNATE_EXCHANGE
 from leveret.queues.arguments import RULES, InvalidArgument, QueueArguments, QueueType
@@ -207,7 +208,9 @@ class PolicySet:
         )
 
     def match_queue(self, name: str, queue_type: QueueType) -> Match:
-        """The policies that act on a queue."""
+        """The policies that act on a queue; none do on one for direct replies."""
+        if name.startswith(DIRECT_REPLY_TO):
+            return Match(None, None)
         return self._match(name, _KINDS[queue_type])
 
     def match_exchange(self, name: str) -> Match:

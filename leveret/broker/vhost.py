@@ -41,6 +41,8 @@ from leveret.storage.errors import StorageError
 logger = logging.getLogger(__name__)
 
 RESERVED_PREFIX = "amq."
+GENERATED_PREFIX = "amq.gen-"
+"""Of the names of queues that were declared without one."""
 
 
 class QueueFactory(Protocol):
@@ -198,7 +200,7 @@ class VHost:
                     "Cannot declare a server-named queue for type rabbit_quorum_queue"
                 )
             declaration = QueueDeclaration(
-                generated_name("amq.gen-"),
+                generated_name(GENERATED_PREFIX),
                 declaration.durable,
                 declaration.exclusive,
                 declaration.auto_delete,
@@ -224,7 +226,10 @@ class VHost:
 
     def _check_queue_limit(self, name: str) -> None:
         limit = self.limits.max_queues
-        if limit is not None and len(self.queues) >= limit:
+        if limit is None:
+            return
+        count = sum(not queue.startswith(DIRECT_REPLY_TO) for queue in self.queues)
+        if count >= limit:
             raise PreconditionFailed(
                 f"cannot declare queue '{name}': queue limit in vhost '{self.name}' ({limit}) "
                 "is reached"
@@ -262,6 +267,8 @@ class VHost:
         self.queues[queue.name] = queue
         queue.declared_arguments = arguments
         self._configure_queue(queue)
+        if queue.ready.count:
+            self.turn.touch(queue)
         if queue.owner is not None:
             self._exclusive.setdefault(queue.owner, {})[queue] = None
         self.routes.changed()
@@ -407,13 +414,16 @@ class VHost:
         for exchange in self.exchanges.values():
             self._configure_exchange(exchange)
         for queue in self.queues.values():
-            self._configure_queue(queue)
+            try:
+                self._configure_queue(queue)
+            except (OSError, StorageError) as error:
+                self.fail_queue(queue, error)
         self.routes.changed()
 
     def _configure_queue(self, queue: ClassicQueue) -> None:
         arguments = self.policies.effective_queue_arguments(queue.declared_arguments, queue.name)
-        queue.configure(arguments, self, self.turn.now_ms)
-        if not arguments.is_plain or queue.ready.count:
+        if arguments != queue.arguments:
+            queue.configure(arguments, self, self.turn.now_ms)
             self.turn.touch(queue)
 
     # ---- end
@@ -422,6 +432,14 @@ class VHost:
         """The connection *owner* is gone: its exclusive queues go with it."""
         for queue in list(self._exclusive.pop(owner, ())):
             self.remove_queue(queue)
+
+    def delete(self) -> None:
+        """Remove all that is in it, but for its definition."""
+        for queue in list(self.queues.values()):
+            self.remove_queue(queue)
+        self.turn.forget(self.delays)
+        self.definitions.wait(partial(_definition_deleted, self.delays))
+        self.turn.wait_for_commit()
 
     def close(self) -> None:
         """Let go of all files."""
@@ -440,8 +458,8 @@ def generated_name(prefix: str) -> str:
     return prefix + base64.urlsafe_b64encode(secrets.token_bytes(16)).rstrip(b"=").decode()
 
 
-def _definition_deleted(queue: ClassicQueue, error: Exception | None) -> None:
+def _definition_deleted(holder: ClassicQueue | DelayedMessages, error: Exception | None) -> None:
     if error is None:
-        queue.delete()
+        holder.delete()
     else:
-        queue.close()  # the next start brings it back: nobody was told that it is gone
+        holder.close()  # the next start brings it back: nobody was told that it is gone

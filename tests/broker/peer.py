@@ -2,7 +2,7 @@
 
 import struct
 from dataclasses import dataclass, field
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from pamqp import body, commands, frame, header
 from pamqp.base import Frame as Method
@@ -45,9 +45,11 @@ class FakeTransport:
 
 
 class Peer:
-    """One connection, opened."""
+    """One connection, opened unless it is *refused*; the user's password is the name."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(
+        self, world: World, *, user: str = "guest", vhost: str = "/", refused: bool = False
+    ) -> None:
         self._world = world
         self.transport = FakeTransport()
         self.session = Session(
@@ -63,11 +65,14 @@ class Peer:
         )
         self._feed(b"AMQP\x00\x00\x09\x01")
         capabilities = {"capabilities": {"consumer_cancel_notify": True}}
-        self.send(0, commands.Connection.StartOk(capabilities, "PLAIN", "\0guest\0guest", "en_US"))
-        self.send(0, commands.Connection.TuneOk(2047, 131072, 0), commands.Connection.Open("/"))
-        assert isinstance(self.receive()[-1].method, commands.Connection.OpenOk)
+        login = f"\0{user}\0{user}"
+        self.send(0, commands.Connection.StartOk(capabilities, "PLAIN", login, "en_US"))
+        self.send(0, commands.Connection.TuneOk(2047, 131072, 0), commands.Connection.Open(vhost))
+        if not refused:
+            assert isinstance(self.receive()[-1].method, commands.Connection.OpenOk)
 
     def _feed(self, data: bytes) -> None:
+        self._world.turn.now_ms = self._world.now_ms
         self.session.receive_data(data)
         self._world.run()
 
@@ -82,9 +87,12 @@ class Peer:
         exchange: str = "",
         persistent: bool = True,
         mandatory: bool = False,
+        headers: dict[str, Any] | None = None,
     ) -> None:
         """Publish all *bodies* in one chunk."""
-        properties = commands.Basic.Properties(delivery_mode=2 if persistent else 1)
+        properties = commands.Basic.Properties(
+            delivery_mode=2 if persistent else 1, headers=headers
+        )
         publish = commands.Basic.Publish(
             exchange=exchange, routing_key=routing_key, mandatory=mandatory
         )
@@ -101,6 +109,19 @@ class Peer:
         (received,) = self.receive()
         assert isinstance(received.method, answer), received
         return received.method
+
+    def closed(self, channel: int, *methods: Method) -> str:
+        """Send methods; answers the reply text of the close that they are answered with."""
+        self.send(channel, *methods)
+        method = self.receive()[-1].method
+        assert isinstance(method, commands.Connection.Close | commands.Channel.Close), method
+        if isinstance(method, commands.Connection.Close):
+            assert method.reply_code >= 500 or method.reply_code == 320
+            self.send(0, commands.Connection.CloseOk())
+        else:
+            self.send(channel, commands.Channel.CloseOk(), commands.Channel.Open())
+            self.receive()
+        return str(method.reply_text)
 
     def receive(self) -> list[Received]:
         """Everything that has come since this was last asked."""

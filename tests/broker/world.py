@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from leveret.broker.broker import Broker
+from leveret.broker.broker import NO_LIMITS, Broker
+from leveret.broker.limits import NodeLimits
 from leveret.broker.queue_pool import StorageSettings
 from leveret.broker.turn import Turn
 from leveret.broker.vhost import VHost
@@ -17,8 +18,11 @@ from tests.fakes import FakeLoop
 class World:
     """One broker on *directory*."""
 
-    def __init__(self, directory: Path, *, cache_bytes: int = 1 << 20) -> None:
+    def __init__(
+        self, directory: Path, *, cache_bytes: int = 1 << 20, limits: NodeLimits = NO_LIMITS
+    ) -> None:
         self.directory = directory
+        self._limits = limits
         self.budget = CacheBudget(cache_bytes, cache_bytes)
         self.loop = FakeLoop()
         self.now_ms = 1_000_000
@@ -38,7 +42,7 @@ class World:
         settings = StorageSettings(
             LogOptions(segment_bytes=4096), self.budget, lambda: self.now_ms, DiskSpace()
         )
-        self.broker = Broker(self.directory, settings, self.committer, self.turn)
+        self.broker = Broker(self.directory, settings, self.committer, self.turn, self._limits)
         self.broker.open(self._metadata.load())
         self.commit()
 
@@ -74,6 +78,7 @@ class World:
         self.run()
         self.broker.close()
         self._metadata.close()
+        self.loop.timers.clear()
 
     def restart(self) -> None:
         self.close()
