@@ -13,7 +13,9 @@ from leveret.amqp.message import HAS_BCC, TRANSIENT, header_payload, with_header
 from leveret.amqp.properties import NO_PROPERTIES, PropertyView
 from leveret.amqp.tables import INTEGER_TAGS, Table, type_name
 from leveret.broker.delays import DELAY_HEADER
+from leveret.broker.duplicates import Duplicates
 from leveret.broker.turn import Turn
+from leveret.exchanges.delayed import DelayedExchange
 from leveret.exchanges.destination import Destination
 from leveret.exchanges.exchange import Exchange
 from leveret.exchanges.recent_history import RecentHistoryExchange
@@ -37,6 +39,10 @@ class Posted(NamedTuple):
     lacks_consumers: bool = False
 
 
+# Its confirm waits like that of the first: if that one cannot be stored, neither is confirmed.
+DUPLICATE = Posted(is_routed=True, is_durable=True)
+
+
 class Delays(Protocol):
     """Where messages wait for their time."""
 
@@ -47,12 +53,13 @@ class Delays(Protocol):
 class Postings:
     """Sends single messages on their way through one vhost."""
 
-    __slots__ = ("_delays", "_router", "_turn")
+    __slots__ = ("_delays", "_duplicates", "_router", "_turn")
 
-    def __init__(self, router: Router, turn: Turn, delays: Delays) -> None:
+    def __init__(self, router: Router, turn: Turn, delays: Delays, duplicates: Duplicates) -> None:
         self._router = router
         self._turn = turn
         self._delays = delays
+        self._duplicates = duplicates
 
     def post(
         self,
@@ -77,21 +84,27 @@ class Postings:
         if "BCC" in headers:
             attributes |= HAS_BCC
         if not is_due:
+            if exchange.deduplication and self._duplicates.is_duplicate(exchange, headers):
+                return DUPLICATE
             delay_ms = asked_delay_ms(headers)
             if delay_ms and (
                 exchange.delays or self._router.route_keys(exchange, keys, properties)
             ):
                 self._delays.hold(message, attributes, self._turn.now_ms + delay_ms)
                 return Posted(is_routed=True, is_durable=True)
-        if isinstance(exchange, RecentHistoryExchange):
-            exchange.keep(attributes, message, properties)
+        history = history_of(exchange)
+        if history is not None:
+            history.keep(attributes, message, properties)
         found = self._router.route_keys(exchange, keys, properties)
         queues = cast("tuple[ClassicQueue, ...]", found)
         if accepts is not None and queues and not any(map(accepts, queues)):
             return Posted(is_routed=False, lacks_consumers=True)
         if avoids is not None:
             queues = tuple(queue for queue in queues if not avoids(queue))
-        return self._append(queues, message, attributes)
+        posted = self._append(queues, message, attributes)
+        if posted.is_refused and exchange.deduplication and not is_due:
+            self._duplicates.forget(exchange, headers)
+        return posted
 
     def replay(self, destination: Destination, history: list[tuple[int, bytes]]) -> None:
         """Send the *history* of an exchange to what has been bound to it."""
@@ -137,6 +150,13 @@ def publish(
         if not places:
             break
     return places
+
+
+def history_of(exchange: Exchange) -> RecentHistoryExchange | None:
+    """The history that *exchange* keeps, or the one it wraps."""
+    if isinstance(exchange, DelayedExchange):
+        exchange = exchange.inner
+    return exchange if isinstance(exchange, RecentHistoryExchange) else None
 
 
 def routing_keys(routing_key: str, headers: Table) -> list[str]:

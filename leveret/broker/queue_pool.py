@@ -7,7 +7,7 @@ left of a deleted queue can never be taken for a new one of the same name.
 import logging
 import shutil
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from leveret.broker.definitions import decode_arguments
@@ -23,6 +23,7 @@ from leveret.queues.priority_ready import PriorityReady
 from leveret.queues.ready import ReadyList
 from leveret.queues.scattered_store import ScatteredDurableStore, ScatteredMemoryStore
 from leveret.storage.disk_space import DiskSpace
+from leveret.storage.key_log import KeyLog, read_boot_id
 from leveret.storage.log import LogOptions, SegmentLog
 from leveret.storage.recovery import Recovered, recover
 from leveret.storage.rows import QueueRow
@@ -38,6 +39,7 @@ class StorageSettings:
     budget: CacheBudget
     clock_ms: Callable[[], int]
     space: DiskSpace
+    boot_id: bytes = field(default_factory=read_boot_id)
 
 
 class QueuePool:
@@ -130,6 +132,10 @@ class QueuePool:
             settings.clock_ms,
             space=settings.space,
         )
+
+    def open_key_log(self, name: str) -> KeyLog:
+        """The file of the keys called *name*, a path in the directory of the vhost."""
+        return KeyLog(self._directory / f"{name}.keys", self._settings.boot_id)
 
     def sweep(self, known: Iterable[int]) -> None:
         """Remove the directories of queues that the definitions do not name any more."""

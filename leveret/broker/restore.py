@@ -35,6 +35,9 @@ def restore(vhost: VHost, pool: QueuePool, definitions: Definitions) -> None:
                 internal=exchange.internal,
                 arguments=decode_arguments(exchange.arguments),
             )
+    for restored in vhost.exchanges.values():
+        if restored.deduplication:
+            vhost.duplicates.open(restored)
     policies = [policy for policy in definitions.policies if policy.vhost_id == vhost_id]
     vhost.use_policies(PolicySet(map(Policy.from_row, policies)))
     _restore_queues(vhost, pool, definitions)

@@ -18,25 +18,28 @@ from leveret.amqp.tables import Field, Table
 from leveret.broker.dead_letters import DeadLetters
 from leveret.broker.definitions import DefinitionLog, is_durable
 from leveret.broker.delays import DelayedMessages
+from leveret.broker.duplicates import Duplicates
 from leveret.broker.limits import VHostLimits
 from leveret.broker.policies import PolicySet
-from leveret.broker.postings import Postings
+from leveret.broker.postings import Postings, history_of
 from leveret.broker.routes import RouteTable
 from leveret.broker.turn import Turn
 from leveret.exchanges.binding import Binding
 from leveret.exchanges.default import DefaultExchange
 from leveret.exchanges.destination import Destination
 from leveret.exchanges.exchange import ALTERNATE_EXCHANGE, Exchange
-from leveret.exchanges.recent_history import RecentHistoryExchange
 from leveret.exchanges.registry import PREDECLARED, create_exchange
 from leveret.queues.arguments import QueueArguments, QueueType
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.consumers import Consumer
 from leveret.queues.death import DeathReason
 from leveret.queues.declaration import QueueDeclaration
+from leveret.queues.dedup import Deduplicator
 from leveret.queues.delay import DelayStore
+from leveret.queues.queue_duplicates import DEFAULT_CACHE_SIZE
 from leveret.storage.batch import Batch
 from leveret.storage.errors import StorageError
+from leveret.storage.key_log import KeyLog
 
 logger = logging.getLogger(__name__)
 
@@ -55,6 +58,9 @@ class QueueFactory(Protocol):
 
     def open_delays(self) -> DelayStore:
         """The delayed messages of the vhost."""
+
+    def open_key_log(self, name: str) -> KeyLog:
+        """The file of the keys called *name*."""
 
 
 class VHost:
@@ -92,7 +98,8 @@ class VHost:
             )
         self.routes = RouteTable(name, self.exchanges)
         self.delays = DelayedMessages(queue_factory.open_delays(), turn, self._post_due)
-        self.postings = Postings(self.routes.router, turn, self.delays)
+        self.duplicates = Duplicates(queue_factory.open_key_log, turn)
+        self.postings = Postings(self.routes.router, turn, self.delays, self.duplicates)
         self._dead_letters = DeadLetters(self.exchanges.get, self.postings, turn)
 
     # ---- exchanges
@@ -158,6 +165,8 @@ class VHost:
     def _remove_exchange(self, exchange: Exchange) -> None:
         del self.exchanges[exchange.name]
         self.definitions.exchange_deleted(exchange)
+        if exchange.deduplication:
+            self.duplicates.remove(exchange)
         self._unbind_destination(exchange)
         self.routes.changed()
 
@@ -300,6 +309,7 @@ class VHost:
         if queue.owner in self._exclusive:
             self._exclusive[queue.owner].pop(queue, None)
         self.routes.changed()
+        self.duplicates.drop(_cache_name(queue))
         durable = self.definitions.queue_deleted(queue)
         self._unbind_destination(queue)
         self.turn.forget(queue)
@@ -324,6 +334,20 @@ class VHost:
         exchange = self.exchanges.get(exchange_name)
         if exchange is not None:
             self.postings.post(exchange, routing_key, message, attributes, is_due=True)
+
+    def open_cache(self, queue: ClassicQueue) -> Deduplicator:
+        """The keys of a queue that deduplicates (`QueueKeeper`)."""
+        arguments = queue.arguments
+        return self.duplicates.add(
+            _cache_name(queue),
+            arguments.cache_size or DEFAULT_CACHE_SIZE,
+            arguments.cache_ttl_ms,
+            queue.declaration.is_durable,
+        )
+
+    def remembered(self) -> None:
+        """A queue remembers new keys (`QueueKeeper`)."""
+        self.turn.touch(self.duplicates)
 
     def remove_unused(self, queue: ClassicQueue) -> None:
         """Its x-expires has passed (`QueueKeeper`)."""
@@ -372,8 +396,9 @@ class VHost:
         if not source.bind(binding):
             return is_durable(source, binding) and self.definitions.is_pending
         self.routes.changed()
-        if isinstance(source, RecentHistoryExchange):
-            self.postings.replay(destination, source.history())
+        history = history_of(source)
+        if history is not None:
+            self.postings.replay(destination, history.history())
         return self.definitions.bound(source, binding)
 
     def restore_binding(
@@ -444,6 +469,7 @@ class VHost:
     def close(self) -> None:
         """Let go of all files."""
         self.delays.close()
+        self.duplicates.close()
         for queue in self.queues.values():
             try:
                 queue.flush()
@@ -456,6 +482,10 @@ class VHost:
 def generated_name(prefix: str) -> str:
     """*prefix* and 22 characters that nobody can guess, as RabbitMQ names queues and consumers."""
     return prefix + base64.urlsafe_b64encode(secrets.token_bytes(16)).rstrip(b"=").decode()
+
+
+def _cache_name(queue: ClassicQueue) -> str:
+    return f"queues/{queue.id}/duplicates" if queue.id else f"transient {id(queue)}"
 
 
 def _definition_deleted(holder: ClassicQueue | DelayedMessages, error: Exception | None) -> None:

@@ -19,7 +19,7 @@ from leveret.exchanges.exchange import Exchange
 class DeduplicationExchange(Exchange):
     """Routes as a fanout exchange. The argument `x-cache-size` is required.
 
-    `x-cache-persistence` is checked only: the cache is in memory whatever it says.
+    `x-cache-persistence` is checked only: the cache of a durable exchange is on disk anyway.
     """
 
     type_name = DEDUPLICATION

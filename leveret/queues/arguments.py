@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import Any, NamedTuple, Self
 
+from leveret.amqp.constants import SHORT_STRING_MAX
 from leveret.amqp.errors import PreconditionFailed
 from leveret.amqp.tables import INTEGER_TAGS, Field, Table, type_name
 
@@ -237,6 +238,13 @@ def _text(field: Field) -> str:
     return field.value
 
 
+def _short_text(field: Field) -> str:
+    text = _text(field)
+    if len(text.encode()) > SHORT_STRING_MAX:
+        raise InvalidArgument(f"longer than {SHORT_STRING_MAX} bytes")
+    return text
+
+
 def _one_of(choices: type[StrEnum], otherwise: str) -> Callable[[Field], StrEnum]:
     def check(field: Field) -> StrEnum:
         text = _text(field)
@@ -258,7 +266,7 @@ RULES: Mapping[str, _Rule] = {
     "x-max-length-bytes": _Rule("max_length_bytes", natural),
     "x-overflow": _Rule("overflow", _one_of(Overflow, "invalid_overflow")),
     "x-dead-letter-exchange": _Rule("dead_letter_exchange", _text),
-    "x-dead-letter-routing-key": _Rule("dead_letter_routing_key", _text),
+    "x-dead-letter-routing-key": _Rule("dead_letter_routing_key", _short_text),
     "x-dead-letter-strategy": _Rule(
         "dead_letter_strategy", _one_of(DeadLetterStrategy, "invalid_dlx_strategy")
     ),

@@ -15,7 +15,7 @@ whose next try, is awaited counts as neither ready nor unacked.
 from collections.abc import Mapping, Sequence
 
 from leveret.amqp.message import EXPIRES
-from leveret.queues.arguments import QueueArguments, QueueType
+from leveret.queues.arguments import Overflow, QueueArguments, QueueType
 from leveret.queues.consumers import Consumer, ConsumerList
 from leveret.queues.death import DeathReason
 from leveret.queues.declaration import QueueDeclaration
@@ -106,14 +106,14 @@ class ClassicQueue:
         if arguments.is_plain and (before is None or not before.retry):
             self._rules = None
             return
-        self._rules = QueueRules(arguments, keeper, before, now_ms)
+        self._rules = QueueRules(self, arguments, keeper, before, now_ms)
         if self._rules.counts is not None and self._tries is not None:
             self._rules.counts.restore(self._tries)
             self._tries = None
-        if self._rules.counts_bytes_anew and self.ready.count:
+        if self._rules.looks_back:
             for start, stop in self.ready.ranges():
                 for batch in self._store.fetch(start, stop):
-                    self._rules.count_bytes(batch)
+                    self._rules.look_back(batch, now_ms)
 
     # ---- in
 
@@ -133,6 +133,7 @@ class ClassicQueue:
             payloads, refused = rules.admit(self, payloads, attributes, waiting, now_ms)
             if not payloads:
                 return refused
+            rules.appended(payloads, attributes, self._store.next_offset)
         self._append(payloads, attributes, payload_length, now_ms)
         return refused
 
@@ -168,7 +169,7 @@ class ClassicQueue:
             if returned:
                 self._put_back(returned)
         self._hand_out()
-        if rules.limit is not None:
+        if rules.limit is not None and rules.limit.overflow is Overflow.DROP_HEAD:
             self._drop_head(rules)
         due_ms = self._expire() if self._may_expire or rules.ttl_ms is not None else None
         return rules.next_look_ms(self, due_ms, now_ms)
@@ -409,9 +410,10 @@ class ClassicQueue:
     def purge(self) -> int:
         """Settle everything that is ready; answers how many messages that were."""
         count = self.ready.count
-        self._store.settle_ranges(self.ready.clear())
+        ranges = self.ready.clear()
+        self._store.settle_ranges(ranges)
         if self._rules is not None:
-            self._rules.purged()
+            self._rules.purged(ranges)
         return count
 
     # ---- end

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Protocol
 
 from leveret.queues.arguments import Overflow, QueueArguments
 from leveret.queues.death import DeathReason
+from leveret.queues.dedup import Deduplicator
 from leveret.queues.delivery_counts import DeliveryCounts
 from leveret.queues.overflow import QueueLimit
+from leveret.queues.queue_duplicates import QueueDuplicates, has_cache
 from leveret.queues.retry_delay import RetryDelay, retry_delay
 from leveret.storage.batch import Batch
 
@@ -28,6 +30,12 @@ class QueueKeeper(Protocol):
         Answers whether that is all; otherwise `queue.buried` is called once they are safe.
         """
 
+    def open_cache(self, queue: "ClassicQueue") -> Deduplicator:
+        """The keys that *queue* remembers, as its arguments say."""
+
+    def remembered(self) -> None:
+        """A cache got new keys in this turn."""
+
     def remove_unused(self, queue: "ClassicQueue") -> None:
         """Nobody has used the queue for as long as its x-expires says."""
 
@@ -40,10 +48,11 @@ class QueueRules:
         "_expires_ms",
         "_keeper",
         "counts",
-        "counts_bytes_anew",
         "dead_letters",
+        "duplicates",
         "limit",
         "limits_intake",
+        "looks_back",
         "retry",
         "ttl_ms",
         "used_at_ms",
@@ -51,6 +60,7 @@ class QueueRules:
 
     def __init__(
         self,
+        queue: "ClassicQueue",
         arguments: QueueArguments,
         keeper: QueueKeeper,
         before: "QueueRules | None",
@@ -63,13 +73,20 @@ class QueueRules:
         self._delivery_limit = arguments.delivery_limit
         self.used_at_ms: int = now_ms if before is None else before.used_at_ms
         self.limit: QueueLimit | None = _limit(arguments, before)
-        self.counts_bytes_anew = (
-            self.limit is not None
-            and self.limit.counts_bytes
-            and (before is None or before.limit is None or not before.limit.counts_bytes)
-        )
-        self.limits_intake = self.limit is not None and (
-            self.limit.overflow is not Overflow.DROP_HEAD or self.limit.counts_bytes
+        self.duplicates: QueueDuplicates | None = before.duplicates if before else None
+        if arguments.deduplicates and self.duplicates is None:
+            cache = keeper.open_cache(queue) if has_cache(arguments) else None
+            self.duplicates = QueueDuplicates(arguments, cache)
+        had_limit = None if before is None else before.limit
+        counts_bytes = self.limit is not None and self.limit.counts_bytes
+        # Must be told what is in the queue already.
+        self.looks_back = (
+            counts_bytes and not (had_limit is not None and had_limit.counts_bytes)
+        ) or (before is None and self.duplicates is not None and self.duplicates.follows_messages)
+        self.limits_intake = (
+            counts_bytes
+            or self.duplicates is not None
+            or (self.limit is not None and self.limit.overflow is not Overflow.DROP_HEAD)
         )
         self.retry: RetryDelay | None = retry_delay(
             arguments, None if before is None else before.retry
@@ -90,28 +107,48 @@ class QueueRules:
     ) -> tuple[list[bytes], Sequence[int]]:
         """Those of *payloads* that the queue takes, and the places of those that it refuses.
 
-        *waiting* messages are ready, or will be at the end of the turn.
+        Duplicates are neither. *waiting* messages are ready, or will be at the end of the turn.
         """
-        refused: Sequence[int] = ()
         limit = self.limit
+        places = list(range(len(payloads)))
+        if self.duplicates is not None:
+            places = self.duplicates.new_places(payloads, attributes, now_ms)
+            self._keeper.remembered()
+        refused: list[int] = []
         if limit is not None and limit.overflow is not Overflow.DROP_HEAD:
-            refused = limit.refused(payloads, attributes, waiting)
-        if refused:
-            without = set(refused)
-            if limit is not None and limit.overflow is Overflow.REJECT_PUBLISH_DLX:
-                dead = [payloads[place] for place in refused]
-                batch = Batch(0, now_ms, attributes, dead, 0)
-                if self.dead_letters:
-                    self._keeper.bury(queue, batch, (), DeathReason.MAX_LENGTH)
-            payloads = [payload for at, payload in enumerate(payloads) if at not in without]
+            new = [payloads[place] for place in places]
+            refused = [places[at] for at in limit.refused(new, attributes, waiting)]
+            if refused:
+                self._refuse(queue, [payloads[place] for place in refused], attributes, now_ms)
+                without = set(refused)
+                places = [place for place in places if place not in without]
+        admitted = payloads if len(places) == len(payloads) else [payloads[at] for at in places]
         if limit is not None and limit.counts_bytes:
-            limit.added(payloads, attributes)
-        return payloads, refused
+            limit.added(admitted, attributes)
+        return admitted, refused
 
-    def count_bytes(self, batch: Batch) -> None:
-        """These messages are ready; what is ready has not been counted before."""
+    def _refuse(
+        self, queue: "ClassicQueue", payloads: list[bytes], attributes: int, now_ms: int
+    ) -> None:
         assert self.limit is not None
-        self.limit.added(batch.payloads, batch.attributes)
+        if self.duplicates is not None:
+            for payload in payloads:
+                self.duplicates.forget(payload, attributes)
+        if self.limit.overflow is Overflow.REJECT_PUBLISH_DLX and self.dead_letters:
+            batch = Batch(0, now_ms, attributes, payloads, 0)
+            self._keeper.bury(queue, batch, (), DeathReason.MAX_LENGTH)
+
+    def appended(self, payloads: list[bytes], attributes: int, first_offset: int) -> None:
+        """These were admitted and lie at *first_offset* and behind it."""
+        if self.duplicates is not None:
+            self.duplicates.appended(payloads, attributes, first_offset)
+
+    def look_back(self, batch: Batch, now_ms: int) -> None:
+        """These messages are in the queue already."""
+        if self.limit is not None and self.limit.counts_bytes:
+            self.limit.added(batch.payloads, batch.attributes)
+        if self.duplicates is not None and self.duplicates.follows_messages:
+            self.duplicates.found(batch, now_ms)
 
     # ---- out
 
@@ -126,6 +163,8 @@ class QueueRules:
             self.counts.forget(offsets)
         if self.limit is not None and self.limit.counts_bytes:
             self.limit.settled(offsets)
+        if self.duplicates is not None:
+            self.duplicates.settled(offsets)
 
     def returned(
         self, offsets: list[int], now_ms: int, *, failed: bool
@@ -146,8 +185,10 @@ class QueueRules:
         if self.limit is not None and self.limit.counts_bytes:
             self.limit.returned(offsets)
 
-    def purged(self) -> None:
-        """Nothing is ready any more."""
+    def purged(self, ranges: list[tuple[int, int]]) -> None:
+        """Nothing is ready any more; *ranges* were."""
+        if self.duplicates is not None:
+            self.duplicates.settled_ranges(ranges)
         if self.limit is not None:
             self.limit.ready_bytes = 0
 
