@@ -13,8 +13,9 @@ import pika
 import pika.exceptions
 import pytest
 
+from leveret.broker.commands import COMMANDS
 from tests.clients.blocking import PERSISTENT, publish, ready_count
-from tests.conftest import BrokerProcess
+from tests.conftest import ROOT, BrokerProcess
 from tests.waiting import eventually
 
 
@@ -168,6 +169,11 @@ def test_groups_have_help_with_examples(shared: BrokerProcess) -> None:
     text = run(shared, "policy", "set", "--help")
     assert "leveret policy set ttl '^jobs[.]' '{\"message-ttl\": 60000}' --apply-to queues" in text
     assert "  user             Add, change and remove users.\n" in run(shared, "--help")
+
+
+def test_every_command_is_documented() -> None:
+    text = (ROOT / "docs" / "control.md").read_text()
+    assert [name for name in COMMANDS if f"`{name}`" not in text] == []
 
 
 # ---- what the commands do
