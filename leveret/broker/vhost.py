@@ -462,7 +462,9 @@ class VHost:
         """Remove all that is in it, but for its definition."""
         for queue in list(self.queues.values()):
             self.remove_queue(queue)
-        self.turn.forget(self.delays)
+        for kept in (self.delays, self.duplicates):
+            self.turn.forget(kept)
+        self.duplicates.close()
         self.definitions.wait(partial(_definition_deleted, self.delays))
         self.turn.wait_for_commit()
 
