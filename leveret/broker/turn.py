@@ -96,7 +96,7 @@ class Turn:
         self._outputs: dict[TurnOutput, None] = {}
         self._log_waiters: list[Waiter] = []
         self._afterwards: list[Callable[[], None]] = []
-        self.now_ms = 0
+        self.now_ms = clock_ms()
 
     def touch(self, queue: TurnQueue) -> None:
         """*queue* got a message, credit or a consumer, or something was settled."""

@@ -96,6 +96,7 @@ class AmqpTransport(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The socket is gone."""
+        self._turn.now_ms = self._clock_ms()
         self._connections.discard(self)
         if self._session is not None:
             self._session.connection.lost()
@@ -163,7 +164,7 @@ class AmqpTransport(asyncio.Protocol):
     # ---- once a second
 
     def tick(self, now: float, handshake_timeout_s: float) -> None:
-        """Heartbeats, and the time limit of the handshake."""
+        """Heartbeats, the time limits of the handshake and of deliveries."""
         session = self._session
         if session is None or self._transport is None:
             return
@@ -191,6 +192,7 @@ class AmqpTransport(asyncio.Protocol):
         elif heartbeat.due(now):
             connection.send_heartbeat()
             self._turn.output(session)
+        session.check_deadlines(self._clock_ms())
 
     def shut_down(self, reason: str) -> None:
         """Tell the client that the broker stops (320)."""
