@@ -68,9 +68,12 @@ class LogModel(RuleBasedStateMachine):
         marked = {offset for offset in range(start, start + length) if offset in self.ready()}
         self.log.mark(state, [(offset, offset + 1) for offset in marked])
         self.log.flush_state()
-        {State.ACKED: self.acked, State.DELIVERED: self.delivered}.get(state, self.volatile).update(
-            marked
-        )
+        states = {
+            State.ACKED: self.acked,
+            State.DELIVERED: self.delivered,
+            State.VOLATILE: self.volatile,
+        }
+        states.get(state, set()).update(marked)  # the others only count
 
     @rule(include_state=st.booleans())
     def take_sync(self, include_state: bool) -> None:
