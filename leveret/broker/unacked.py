@@ -57,17 +57,21 @@ class UnackedLedger:
 
         Raises PreconditionFailed for a tag that is not outstanding, behind the groups before it.
         """
-        remove = self._deliveries.pop
         taken: list[Delivery] = []
-        for tag in tags:
+        place = 0
+        while place < len(tags):
+            begin = len(taken)
             try:
-                taken.append(remove(tag))
+                # What comes before a tag that is missing is taken all the same.
+                taken.extend(map(self._deliveries.pop, tags[place:] if place else tags))
+                break
             except KeyError:
-                if tag in self._expired:
-                    self._expired.remove(tag)
-                    continue
-                yield from grouped(taken)
-                raise PreconditionFailed(f"unknown delivery tag {tag}") from None
+                place += len(taken) - begin
+                if tags[place] not in self._expired:
+                    yield from grouped(taken)
+                    raise PreconditionFailed(f"unknown delivery tag {tags[place]}") from None
+                self._expired.remove(tags[place])
+                place += 1
         yield from grouped(taken)
 
     def expire(self, tags: list[int]) -> Iterator[tuple[Holder, list[int]]]:

@@ -19,7 +19,7 @@ from leveret.queues.arguments import Overflow, QueueArguments, QueueType
 from leveret.queues.consumers import Consumer, ConsumerList
 from leveret.queues.death import DeathReason
 from leveret.queues.declaration import QueueDeclaration
-from leveret.queues.expiry import due_from, due_ms, live_from
+from leveret.queues.expiry import due_ms, live_from, split
 from leveret.queues.memory_store import MemoryStore
 from leveret.queues.priority_ready import PriorityReady, ReadyPick
 from leveret.queues.ready import ReadyList, ReadyRange, ranges_of
@@ -283,15 +283,12 @@ class ClassicQueue:
         """The pieces of *batch* whose time is not over; the others are buried."""
         living: list[Served] = []
         ttl_ms = None if self._rules is None else self._rules.ttl_ms
-        place = 0
-        while place < len(offsets):
-            live = live_from(batch, place, ttl_ms, self._now_ms)
-            if live > place:
-                dead = piece_of(batch, offsets, place, live)
-                self._bury(*dead, DeathReason.EXPIRED)
-            place = due_from(batch, live, ttl_ms, self._now_ms)
-            if place > live:
-                living.append(piece_of(batch, offsets, live, place))
+        for is_due, start, stop in split(batch, ttl_ms, self._now_ms):
+            piece = piece_of(batch, offsets, start, stop)
+            if is_due:
+                self._bury(*piece, DeathReason.EXPIRED)
+            else:
+                living.append(piece)
         return living
 
     @property
@@ -309,14 +306,16 @@ class ClassicQueue:
             assert isinstance(wanted, ReadyRange)
             batch = self._store.peek(wanted)
             place = wanted.start - batch.first_offset
-            live = live_from(batch, place, ttl_ms, self._now_ms)
-            if live == place:
-                return due_ms(batch, place, ttl_ms)
+            head_due_ms = due_ms(batch, place, ttl_ms)
+            if head_due_ms is None or head_due_ms > self._now_ms:
+                return head_due_ms
             if room <= 0:
                 return self._now_ms
-            stop = min(batch.first_offset + live, wanted.stop)
-            room -= stop - wanted.start
-            self._bury_ready(wanted._replace(stop=stop), DeathReason.EXPIRED)
+            stop = min(len(batch.payloads), wanted.stop - batch.first_offset)
+            live = live_from(batch, place, stop, ttl_ms, self._now_ms)
+            room -= live - place
+            dead = wanted._replace(stop=batch.first_offset + live)
+            self._bury_ready(dead, DeathReason.EXPIRED)
         if not self.unacked:
             self._may_expire = False
         return None

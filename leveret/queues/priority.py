@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from leveret.amqp.frames import FRAME_HEADER_SIZE
 from leveret.amqp.message import head_length
-from leveret.amqp.properties import read_priority
+from leveret.amqp.properties import read_priorities
 from leveret.queues.classic import TURN_DEATHS, ClassicQueue, Served
 from leveret.queues.death import DeathReason
 from leveret.queues.declaration import QueueDeclaration
@@ -64,8 +64,8 @@ class PriorityQueue(ClassicQueue):
     def _levels(self, payloads: list[bytes], attributes: int) -> bytes:
         start = head_length(attributes) + FRAME_HEADER_SIZE
         highest = self.ready.max_priority
-        levels = bytes([read_priority(payload, start) for payload in payloads])
-        if highest < 255 and max(levels) > highest:
+        levels = read_priorities(payloads, start)
+        if max(levels) > highest:
             return bytes([min(level, highest) for level in levels])
         return levels
 

@@ -18,10 +18,13 @@ COMPACT_AT = 4096
 class LevelReady:
     """The ready offsets of one level, oldest first."""
 
-    __slots__ = ("_head", "_offsets", "_returned")
+    __slots__ = ("_head", "_offsets", "_returned", "append", "extend")
 
     def __init__(self) -> None:
         self._offsets = array("Q")
+        # New messages, younger than all there are.
+        self.append = self._offsets.append
+        self.extend = self._offsets.extend
         self._head = 0
         self._returned: list[int] = []
 
@@ -41,10 +44,6 @@ class LevelReady:
     def first(self) -> int:
         """The oldest."""
         return self._returned[0] if self._returned else self._offsets[self._head]
-
-    def extend(self, offsets: Iterable[int]) -> None:
-        """New messages, younger than all there are."""
-        self._offsets.extend(offsets)
 
     def put_back(self, offset: int) -> None:
         """A message that was taken before."""
@@ -105,14 +104,16 @@ class PriorityReady:
 
     def _add(self, first: int, levels: bytes) -> None:
         self.count += len(levels)
-        for level in set(levels):
+        offsets = range(first, first + len(levels))
+        present = set(levels)
+        for level in present:
             self._filled |= 1 << level
-            if levels.count(level) == len(levels):
-                self._levels[level].extend(range(first, first + len(levels)))
-            else:
-                self._levels[level].extend(
-                    [at for at, own in enumerate(levels, first) if own == level]
-                )
+        if len(present) == 1:
+            self._levels[levels[0]].extend(offsets)
+            return
+        appends = [level.append for level in self._levels]
+        for level, offset in zip(levels, offsets, strict=True):
+            appends[level](offset)
 
     def restore(self, offsets: Sequence[int], levels: bytes, *, redelivered: bool) -> None:
         """Messages found at the start; those not *redelivered* come in the order of offsets."""

@@ -13,6 +13,7 @@ from operator import itemgetter
 _CHUNK_BITS = 9
 _CHUNK = 1 << _CHUNK_BITS
 _FULL = (1 << _CHUNK) - 1
+_BITS = tuple(1 << bit for bit in range(_CHUNK))
 _ONES = re.compile("1+")
 
 
@@ -39,6 +40,32 @@ class OffsetSet:
             self._chunks[chunk] = _FULL if new == _FULL else new
             self.count += new.bit_count() - old.bit_count()
             start = stop
+
+    def add_each(self, intervals: list[tuple[int, int]]) -> None:
+        """Add sorted *intervals*; many in one chunk cost little more than one."""
+        chunk, bits, limit = -1, 0, -1
+        for start, end in intervals:
+            if end > limit:
+                if bits:
+                    self._add_bits(chunk, bits)
+                chunk, bits = start >> _CHUNK_BITS, 0
+                limit = (chunk + 1) << _CHUNK_BITS
+                if end > limit:
+                    self.add(start, end)
+                    limit = -1
+                    continue
+            if end - start == 1:
+                bits |= _BITS[start & (_CHUNK - 1)]
+            else:
+                bits |= ((1 << end - start) - 1) << (start & (_CHUNK - 1))
+        if bits:
+            self._add_bits(chunk, bits)
+
+    def _add_bits(self, chunk: int, bits: int) -> None:
+        old = self._chunks.get(chunk, 0)
+        new = old | bits
+        self._chunks[chunk] = _FULL if new == _FULL else new
+        self.count += new.bit_count() - old.bit_count()
 
     def intervals(self) -> list[tuple[int, int]]:
         """Return the members as sorted intervals that neither overlap nor touch."""

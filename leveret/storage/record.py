@@ -39,6 +39,7 @@ _LOW_32 = 0xFFFFFFFF
 # The bytes of a header that are equal in all records of a run; the low byte of the length first,
 # because it differs most.
 _RUN_COLUMNS = (3, 2, 1, 0, *range(23, 7, -1))
+_LENGTH_COLUMNS = _RUN_COLUMNS[:4]
 # Bounds the bytes looked at in vain where equal lengths are a coincidence.
 _MAX_RUN = 512
 
@@ -108,10 +109,16 @@ def skip_records(data: bytes, limit: int) -> tuple[int, int]:
 
     Checks nothing. The last record may end behind *data*.
     """
-    skipped = position = 0
+    skipped = position = previous = 0
     while skipped < limit and position + RECORD_HEADER_SIZE <= len(data):
-        position += RECORD_HEADER_SIZE + _LENGTH.unpack_from(data, position)[0]
-        skipped += 1
+        stride = RECORD_HEADER_SIZE + _LENGTH.unpack_from(data, position)[0]
+        run = 1
+        if stride == previous:
+            most = min(limit - skipped, (len(data) - position) // stride, _MAX_RUN)
+            run = _run_length(data, position, stride, most, _LENGTH_COLUMNS) if most > 1 else 1
+        position += run * stride
+        skipped += run
+        previous = stride
     return skipped, position
 
 
@@ -196,9 +203,11 @@ def _gather(data: bytes, at: int) -> tuple[list[bytes], list[int], bytes, int, i
     return payloads, checksums, first_meta, common_length, at
 
 
-def _run_length(data: bytes, at: int, stride: int, limit: int) -> int:
+def _run_length(
+    data: bytes, at: int, stride: int, limit: int, columns: tuple[int, ...] = _RUN_COLUMNS
+) -> int:
     """Return how many records from *at* on, up to *limit*, repeat the first one's header."""
-    for column in _RUN_COLUMNS:
+    for column in columns:
         values = data[at + column : at + limit * stride : stride]
         limit -= len(values.lstrip(values[:1]))
         if limit == 1:

@@ -181,8 +181,7 @@ def _recover_states(segment: Segment, recovered: Recovered, *, counts_tries: boo
     """
     entries = _read_states(segment, recovered.report)
     settled = [_interval(segment, e) for e in entries if e[2] in (State.ACKED, State.VOLATILE)]
-    for start, end in merge_intervals(iter(sorted(settled))):
-        segment.acked.add(start, end)
+    segment.acked.add_each(merge_intervals(iter(sorted(settled))))
     delivered = sorted(_interval(segment, e) for e in entries if e[2] == State.DELIVERED)
     ready = segment.acked.gaps(segment.base_offset, segment.next_offset)
     recovered.ready += ready

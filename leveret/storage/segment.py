@@ -120,8 +120,7 @@ class Segment:
         assert ranges[-1][1] <= self.next_offset
         self._entries += [(start - base_offset, end - start, state) for start, end in ranges]
         if state is State.ACKED:
-            for start, end in ranges:
-                self.acked.add(start, end)
+            self.acked.add_each(ranges)
 
     def write_state(self) -> bool:
         """Append the noted states to the state log in one write; return whether there were any.

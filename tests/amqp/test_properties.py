@@ -15,8 +15,8 @@ from leveret.amqp.properties import (
     PropertyView,
     explain_expiration,
     is_expiration,
-    read_expiration_ms,
-    read_priority,
+    read_expirations_ms,
+    read_priorities,
 )
 from leveret.amqp.tables import Field, encode_table, table_of
 
@@ -81,12 +81,16 @@ def test_the_facts_are_those_of_the_properties(values):
     assert reader.read_facts(payload_of(values)) is reader.read_facts(payload_of(values))
 
 
-@given(properties, st.integers(0, 2**40) | st.none(), st.binary(max_size=9))
-def test_priority_and_expiration_are_read_in_place(values, expiration_ms, before):
-    values = values | {"expiration": None if expiration_ms is None else str(expiration_ms)}
-    data = before + payload_of(values)
-    assert read_priority(data, len(before)) == values.get("priority", 0)
-    assert read_expiration_ms(data, len(before)) == expiration_ms
+@given(st.lists(properties), st.integers(0, 2**38) | st.none(), st.binary(max_size=9))
+def test_priorities_and_expirations_are_read_in_place(messages, expiration_ms, before):
+    expiration = None if expiration_ms is None else str(expiration_ms)
+    alike = [{"priority": 3, "expiration": "17"}, {"priority": 200, "expiration": "18"}]
+    messages = [values | {"expiration": expiration} for values in messages] + alike
+    data = [before + payload_of(values) for values in messages]
+    priorities = [values.get("priority", 0) for values in messages]
+    assert list(read_priorities(data, len(before))) == priorities
+    expirations = [expiration_ms] * (len(messages) - 2) + [17, 18]
+    assert read_expirations_ms(data, len(before)) == expirations
 
 
 @given(st.lists(properties, max_size=12), st.integers(1, 3), st.integers(0, 40))

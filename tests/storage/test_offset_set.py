@@ -30,6 +30,22 @@ def test_it_is_a_set(intervals: list[tuple[int, int]], first: int, end: int) -> 
     assert all((probe in offsets) == (probe in model) for probe in range(0, 14000, 61))
 
 
+@given(INTERVALS, st.lists(st.tuples(st.integers(0, 3000), st.integers(1, 3)), max_size=60))
+def test_adding_each_is_adding_one_by_one(
+    before: list[tuple[int, int]], short: list[tuple[int, int]]
+) -> None:
+    one_by_one, each = OffsetSet(), OffsetSet()
+    added = merge_intervals(iter(sorted((start, start + length) for start, length in short)))
+    for offsets in (one_by_one, each):
+        for start, stop in before:
+            offsets.add(start, stop)
+    for start, stop in added:
+        one_by_one.add(start, stop)
+    each.add_each(added)
+    assert each.intervals() == one_by_one.intervals()
+    assert each.count == one_by_one.count
+
+
 def test_neighbours_merge_in_any_order() -> None:
     offsets = OffsetSet()
     for offset in [*range(0, 10000, 2), *range(1, 10000, 2)]:
