@@ -12,7 +12,8 @@ Ready, unacked and acked together are all that was ever appended; a message whos
 whose next try, is awaited counts as neither ready nor unacked.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 
 from leveret.amqp.message import EXPIRES
 from leveret.queues.arguments import Overflow, QueueArguments, QueueType
@@ -197,7 +198,8 @@ class ClassicQueue:
             else:
                 self._store.hold(batch, offsets)
                 self.unacked += len(offsets)
-            consumer.outlet.deliver(consumer, batch, offsets, redelivered=wanted.redelivered)
+            seen = self._as_seen(batch, offsets, wanted)
+            consumer.outlet.deliver(consumer, seen, offsets, redelivered=wanted.redelivered)
         self.consumers.served(consumer)
 
     def _serve_round_robin(self, turns: list[tuple[Consumer, int]]) -> None:
@@ -214,6 +216,7 @@ class ClassicQueue:
             count = len(batch.payloads)
             if any(not consumer.no_ack for consumer, _ in turns):
                 self._store.hold(batch, offsets)
+            batch = self._as_seen(batch, offsets, wanted)
             for step in range(min(len(turns), count)):
                 consumer = turns[(place + step) % len(turns)][0]
                 share_offsets = offsets[step :: len(turns)]
@@ -243,8 +246,15 @@ class ClassicQueue:
                 else:
                     self._store.hold(batch, offsets)
                     self.unacked += 1
-                return batch, wanted.redelivered
+                return self._as_seen(batch, offsets, wanted), wanted.redelivered
         return None
+
+    def _as_seen(self, batch: Batch, offsets: Sequence[int], wanted: Wanted) -> Batch:
+        """*batch* as consumers see it: with the counts of its tries if they came back."""
+        rules = self._rules
+        if rules is None or rules.counts is None or not wanted.redelivered:
+            return batch
+        return rules.counts.stamp(batch, offsets)
 
     def _take(self, wanted: Wanted) -> Sequence[Served]:
         """Take messages that are ready."""
@@ -267,8 +277,21 @@ class ClassicQueue:
             else:
                 served.append((batch, offsets))
         if rules is not None and wanted.redelivered and rules.counts is not None:
-            served = [(rules.counts.stamp(batch, offsets), offsets) for batch, offsets in served]
+            return list(self._within_limit(rules, served))
         return served
+
+    def _within_limit(self, rules: QueueRules, served: list[Served]) -> Iterator[Served]:
+        """Bury what failed once too often when the broker went down."""
+        for batch, offsets in served:
+            start = 0
+            for is_over, group in groupby(offsets, rules.is_over_limit):
+                stop = start + len(list(group))
+                piece = piece_of(batch, offsets, start, stop)
+                start = stop
+                if is_over:
+                    self._bury(*piece, DeathReason.DELIVERY_LIMIT)
+                else:
+                    yield piece
 
     def _may_die(self, batch: Batch) -> bool:
         return bool(batch.attributes & EXPIRES) or (

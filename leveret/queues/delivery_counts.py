@@ -43,6 +43,10 @@ class DeliveryCounts:
         self._counts[offset] = count
         return count
 
+    def failures(self, offset: int) -> int:
+        """How often it failed."""
+        return self._counts.get(offset, _UNKNOWN).failed
+
     def forget(self, offsets: Iterable[int]) -> None:
         """These messages are done with."""
         for offset in offsets:

@@ -174,11 +174,17 @@ class QueueRules:
         ready, dead = [], []
         for offset in offsets:
             count = self.counts.returned(offset, failed=failed)
-            if self._delivery_limit is not None and count.failed > self._delivery_limit:
+            if self.is_over_limit(offset):
                 dead.append(offset)
             elif self.retry is None or not self.retry.hold(offset, count, now_ms, failed=failed):
                 ready.append(offset)
         return ready, dead
+
+    def is_over_limit(self, offset: int) -> bool:
+        """Has the message at *offset* failed too often?"""
+        assert self.counts is not None
+        limit = self._delivery_limit
+        return limit is not None and self.counts.failures(offset) > limit
 
     def put_back(self, offsets: list[int]) -> None:
         """These messages are ready again."""
