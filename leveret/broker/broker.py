@@ -196,6 +196,10 @@ class Broker:
                 if candidate is queue:
                     vhost.fail_queue(candidate, error)
                     return
+            if vhost.delays is queue:
+                logger.error("delayed messages stopped: vhost=%s: %s", vhost.name, error)
+                vhost.delays.stop(error)
+                return
         logger.error("a queue that is no more failed: %s", error)
 
     def log_failed(self, error: Exception) -> None:
@@ -204,6 +208,7 @@ class Broker:
         for vhost in self.vhosts.values():
             for queue in vhost.queues.values():
                 self.turn.touch(queue)
+            self.turn.touch(vhost.delays)
 
     def close(self) -> None:
         """Let go of all files. Whatever is not yet on disk is written first."""

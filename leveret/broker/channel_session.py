@@ -29,6 +29,7 @@ from leveret.amqp.methods import build_method
 from leveret.amqp.properties import Facts, PropertyView, explain_expiration
 from leveret.broker.confirms import ConfirmTracker
 from leveret.broker.deadlines import Deadlines
+from leveret.broker.permissions import Access, Resource
 from leveret.broker.postings import publish, routing_keys, without_bcc
 from leveret.broker.routes import IMMEDIATE, MANDATORY, Route, Routed
 from leveret.broker.transactions import Transaction
@@ -119,11 +120,14 @@ class ChannelSession:
             return
         method = methods[0]
         if methods.count(method) == len(methods):
-            route = self.vhost.routes.find(method)
+            route = self._route(method)
             self._publish(Routed(route.queues, [route], contents, content_length), facts)
             return
         try:
             routes = self.vhost.routes.find_each(methods)
+            if not self.session.permissions.writes_all:
+                for route in routes:
+                    self._check_write(route)
         except AmqpError:
             # What comes before the one at fault is published; the one at fault raises again.
             for method, content in zip(methods, contents, strict=True):
@@ -141,9 +145,19 @@ class ChannelSession:
             self._publish(run, facts)
             start = stop
 
+    def _route(self, method: bytes) -> Route:
+        route = self.vhost.routes.find(method)
+        if not self.session.permissions.writes_all:
+            self._check_write(route)
+        return route
+
+    def _check_write(self, route: Route) -> None:
+        # Routes are shared by all users of the vhost, so this is asked anew for each run.
+        self.session.permissions.check(Access.WRITE, Resource.EXCHANGE, route.exchange.name)
+
     def _publish_singly(self, methods: list[bytes], facts: Facts, contents: list[bytes]) -> None:
         for method, content in zip(methods, contents, strict=True):
-            route = self.vhost.routes.find(method)
+            route = self._route(method)
             if facts.has_instructions:
                 # Refused now, and not when a transaction is committed.
                 routing_keys(route.routing_key, _properties(content).headers or {})

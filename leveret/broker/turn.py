@@ -20,6 +20,7 @@ from typing import Protocol
 from leveret.amqp.errors import InternalError
 from leveret.broker.timers import Timers
 from leveret.storage.committer import Committer, Syncable, Waiter
+from leveret.storage.errors import DiskFull
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +29,10 @@ class TurnQueue(Protocol):
     """A queue as a turn sees it."""
 
     def flush(self) -> Syncable | None:
-        """Write what was published; answers the log to sync for it."""
+        """Write what was published; answers the log to sync for it.
+
+        Raises DiskFull, and is called again until it does not.
+        """
 
     def dispatch(self, now_ms: int) -> int | None:
         """Hand ready messages to consumers; answers when to be called again, if at a time."""
@@ -51,6 +55,10 @@ class TurnConfirms(Protocol):
         """Confirm what was published in this turn, or have it *wait* for the disk."""
 
 
+RETRY_MS = 1000
+"""Between two tries to write on a full disk."""
+
+
 class Turn:
     """Collects the queues, channels and connections touched; `run` works them off."""
 
@@ -60,15 +68,19 @@ class Turn:
         "_committer",
         "_confirms",
         "_failure",
+        "_full",
         "_log_waiters",
         "_on_failure",
+        "_on_full",
         "_outputs",
         "_queues",
         "_schedule",
         "_scheduled",
         "_served",
         "_timers",
+        "_unwritten",
         "_wake_committer",
+        "_was_full",
         "now_ms",
     )
 
@@ -79,6 +91,7 @@ class Turn:
         schedule: Callable[[Callable[[], None]], object],
         wake_committer: Callable[[], None],
         on_failure: Callable[[TurnQueue, Exception], None],
+        on_full: Callable[[bool], None],
         clock_ms: Callable[[], int],
         call_later: Callable[[float, Callable[[], None]], object],
     ) -> None:
@@ -86,12 +99,16 @@ class Turn:
         self._schedule = schedule
         self._wake_committer = wake_committer
         self._on_failure = on_failure
+        self._on_full = on_full
         self._clock_ms = clock_ms
         self._timers: Timers[TurnQueue] = Timers(clock_ms, call_later, self._fired)
         self._scheduled = False
         self._failure: Exception | None = None
         self._queues: dict[TurnQueue, None] = {}
         self._served: dict[TurnQueue, None] = {}
+        self._full: dict[TurnQueue, None] = {}  # those that the disk has no room for
+        self._unwritten: dict[TurnQueue, None] = {}  # those of them that have new messages
+        self._was_full = False
         self._confirms: dict[TurnConfirms, None] = {}
         self._outputs: dict[TurnOutput, None] = {}
         self._log_waiters: list[Waiter] = []
@@ -118,8 +135,8 @@ class Turn:
 
     def forget(self, queue: TurnQueue) -> None:
         """*queue* is gone."""
-        self._queues.pop(queue, None)
-        self._served.pop(queue, None)
+        for queues in (self._queues, self._served, self._full, self._unwritten):
+            queues.pop(queue, None)
         self._timers.forget(queue)
 
     def work_off(self, queue: TurnQueue) -> None:
@@ -174,7 +191,8 @@ class Turn:
             self._scheduled = False
         if self._committer.is_waited_for:
             self._wake_committer()
-        if self._queues or self._outputs or self._confirms or self._log_waiters:
+        is_waited_for = bool(self._confirms or self._log_waiters) and not self._unwritten
+        if self._queues or self._outputs or is_waited_for:
             self._soon()
 
     def _run(self) -> None:
@@ -188,7 +206,12 @@ class Turn:
         served, self._served = self._served, {}
         for queue in served:
             self._flush_state(queue)
-        self._join_commit()
+        if bool(self._full) is not self._was_full:
+            self._was_full = bool(self._full)
+            self._on_full(self._was_full)
+        # While something published is not written, nobody hears that anything is.
+        if not self._unwritten:
+            self._join_commit()
         committer = self._committer
         for waiter in committer.take_due():
             waiter(None)
@@ -228,22 +251,38 @@ class Turn:
     def _flush_state(self, queue: TurnQueue) -> None:
         try:
             log = queue.flush_state()
+        except DiskFull as error:
+            self._found_full(queue, error)
+            return
         except Exception as error:
             self._on_failure(queue, error)
             return
+        if self._full and queue not in self._unwritten:
+            self._full.pop(queue, None)
         if log is not None:
             self._committer.touch_state(log)
 
     def _flush(self, queue: TurnQueue) -> bool:
         try:
             log = queue.flush()
+        except DiskFull as error:
+            self._unwritten[queue] = None
+            self._found_full(queue, error)
+            return True  # what was written before can be delivered
         except Exception as error:
             self._failure = error
             self._on_failure(queue, error)
             return False
+        if self._unwritten:
+            self._unwritten.pop(queue, None)
         if log is not None:
             self._committer.touch(log)
         return True
+
+    def _found_full(self, queue: TurnQueue, error: DiskFull) -> None:
+        logger.error("publishers wait for room on the disk: %s", error)
+        self._full[queue] = None
+        self._timers.set(queue, self.now_ms + RETRY_MS)
 
 
 def _refuse(error: Exception, waiter: Waiter) -> None:

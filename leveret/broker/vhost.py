@@ -9,6 +9,7 @@ import base64
 import logging
 import secrets
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Protocol
 
@@ -38,7 +39,7 @@ from leveret.queues.dedup import Deduplicator
 from leveret.queues.delay import DelayStore
 from leveret.queues.queue_duplicates import DEFAULT_CACHE_SIZE
 from leveret.storage.batch import Batch
-from leveret.storage.errors import StorageError
+from leveret.storage.errors import DiskFull, StorageError
 from leveret.storage.key_log import KeyLog
 
 logger = logging.getLogger(__name__)
@@ -470,12 +471,16 @@ class VHost:
 
     def close(self) -> None:
         """Let go of all files."""
-        self.delays.close()
         self.duplicates.close()
+        try:
+            self.delays.close()
+        except (OSError, StorageError) as error:
+            logger.error("delayed messages not closed: vhost=%s: %s", self.name, error)
         for queue in self.queues.values():
             try:
-                queue.flush()
-                queue.flush_state()
+                with suppress(DiskFull):  # nobody was told that what is left is safe
+                    queue.flush()
+                    queue.flush_state()
                 queue.close()
             except (OSError, StorageError) as error:
                 self.fail_queue(queue, error)

@@ -21,6 +21,7 @@ from leveret.queues.ready import ranges_of
 from leveret.storage.disk_space import DiskSpace
 from leveret.storage.due_index import RUN_ENTRIES, DueIndex
 from leveret.storage.due_run import DueEntry
+from leveret.storage.files import NO_SPACE
 from leveret.storage.log import LogOptions, SegmentLog
 from leveret.storage.recovery import recover
 from leveret.storage.state_log import State
@@ -103,15 +104,20 @@ class DelayStore:
     def flush(self) -> SegmentLog | None:
         """Write what was held in this turn.
 
-        Answers the log that must be synced before it is confirmed. Raises LogFailed.
+        Answers the log that must be synced before it is confirmed. Raises LogFailed and DiskFull.
         """
         first_offset, due_ms = self._messages.flush()
         if not due_ms:
             return None
-        with self._ends_with_the_log():
+        try:
             self._index.add(first_offset, due_ms)
             if self._index.tail_length * self._messages.record_bytes > TAIL_BYTES:
                 self._index.seal()
+        except OSError as error:
+            if error.errno not in NO_SPACE:
+                raise self._log.fail(error) from error
+            # All of it is in the log and in memory.
+            logger.warning("index of delayed messages not written yet: %s", error)
         return self._log
 
     def flush_state(self) -> SegmentLog | None:

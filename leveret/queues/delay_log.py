@@ -63,11 +63,14 @@ class DelayLog:
         self._due_ms += due_ms
 
     def flush(self) -> tuple[int, list[int]]:
-        """Write what was held; return its first offset and its due times. Raises LogFailed."""
+        """Write what was held; return its first offset and its due times.
+
+        Raises LogFailed, and DiskFull: all of it then waits for the next call.
+        """
         self._append()
-        due_ms, self._due_ms = self._due_ms, []
-        first_offset = self._log.flushed_offset
         written = self._log.flush()
+        due_ms, self._due_ms = self._due_ms, []
+        first_offset = self._log.flushed_offset - len(due_ms)
         if due_ms:
             self.record_bytes = (self.record_bytes + written // len(due_ms)) // 2
         return first_offset, due_ms

@@ -20,7 +20,16 @@ class DurableStore:
     messages join it; otherwise they are only written, and reading comes back to them on disk.
     """
 
-    __slots__ = ("_budget", "_cache", "_delivered", "_log", "_new", "_settled", "next_offset")
+    __slots__ = (
+        "_budget",
+        "_cache",
+        "_delivered",
+        "_log",
+        "_new",
+        "_settled",
+        "_unwritten",
+        "next_offset",
+    )
 
     def __init__(self, log: SegmentLog, budget: CacheBudget, cursor: int) -> None:
         self._log = log
@@ -28,6 +37,7 @@ class DurableStore:
         self.next_offset = log.next_offset
         self._cache = BatchCache(cursor)
         self._new: list[Batch] = []
+        self._unwritten: list[Batch] = []  # with the log, which found the disk full
         self._settled: list[int] = []
         self._delivered: list[tuple[int, int]] = []
 
@@ -41,13 +51,15 @@ class DurableStore:
         self._new.append(Batch(first, now_ms, attributes, payloads.copy(), payload_length))
 
     def flush(self) -> SegmentLog | None:
-        if not self._new:
+        if not self._new and not self._unwritten:
             return None
-        batches, self._new = self._new, []
         log = self._log
-        for batch in batches:
+        for batch in self._new:
             log.append(batch)
+        self._unwritten += self._new
+        self._new = []
         log.flush()
+        batches, self._unwritten = self._unwritten, []
         volatile = [
             (batch.first_offset, batch.next_offset)
             for batch in batches

@@ -21,6 +21,7 @@ from leveret import __version__
 from leveret.amqp.properties import FactsReader
 from leveret.amqp.publish_shape import ShapeBook
 from leveret.amqp.tuning import Tuning
+from leveret.broker.alarms import Alarm, Level
 from leveret.broker.broker import Broker
 from leveret.broker.limits import NodeLimits
 from leveret.broker.queue_pool import StorageSettings
@@ -104,6 +105,7 @@ class Server:
             schedule=loop.call_soon,
             wake_committer=self._wake_committer,
             on_failure=self._queue_failed,
+            on_full=self._disk_filled,
             clock_ms=_now_ms,
             call_later=loop.call_later,
         )
@@ -203,6 +205,9 @@ class Server:
 
     def _queue_failed(self, queue: TurnQueue, error: Exception) -> None:
         self.broker.queue_failed(queue, error)
+
+    def _disk_filled(self, is_full: bool) -> None:
+        self.broker.alarms.set(Alarm.DISK_FULL, Level.HARD if is_full else Level.OFF)
 
     async def _tick(self) -> None:
         while True:

@@ -6,6 +6,7 @@ from leveret.amqp.errors import InternalError
 from leveret.broker.confirms import ConfirmTracker
 from leveret.broker.turn import Turn, TurnQueue
 from leveret.storage.committer import Committer, SyncPolicy
+from leveret.storage.errors import DiskFull
 from tests.fakes import FakeLoop
 from tests.storage.test_committer import Job, Log, Sink
 
@@ -25,6 +26,7 @@ class World:
             schedule=self.loop.call_soon,
             wake_committer=self._wake,
             on_failure=lambda queue, error: self.failures.append((queue, error)),
+            on_full=lambda is_full: self.events.append(f"full {is_full}"),
             clock_ms=lambda: self.now_ms,
             call_later=self.loop.call_later,
         )
@@ -184,6 +186,39 @@ def test_what_a_queue_could_not_write_is_not_confirmed(policy: SyncPolicy) -> No
     world.loop.run()
     world.commit()
     assert told == [queue.flush_error, None]
+
+
+def test_on_a_full_disk_confirms_wait_until_there_is_room(world: World) -> None:
+    queue, other = Queue(world, "a"), Queue(world, "b")
+    queue.flush_error = DiskFull("no room")
+    tracker = world.tracker("confirms")
+    tracker.publish(1, durable=True)
+    told: list[Exception | None] = []
+    world.turn.touch(queue)
+    world.turn.touch(other)
+    world.turn.confirm(tracker)
+    world.turn.wait_for_logs(told.append)
+    world.turn.output(Output(world, "connection"))
+    world.loop.run()
+    world.commit()
+    assert world.failures == []
+    assert told == []
+    assert world.events == [
+        *("a flush", "b flush", "a dispatch", "b dispatch", "a state", "b state"),
+        *("full True", "connection output"),
+    ]
+    world.now_ms += 1000
+    world.loop.expire()
+    world.loop.run()
+    assert world.events[8:] == ["a flush", "a dispatch", "a state"], "there is no room yet"
+    queue.flush_error = None
+    world.now_ms += 1000
+    world.loop.expire()
+    world.loop.run()
+    assert "confirms ack" not in world.events
+    world.commit()
+    assert world.events[11:] == ["a flush", "a dispatch", "a state", "full False", "confirms ack"]
+    assert told == [None]
 
 
 def test_a_method_on_a_queue_that_cannot_be_written_fails(world: World) -> None:

@@ -26,6 +26,7 @@ class World:
         self.budget = CacheBudget(cache_bytes, cache_bytes)
         self.loop = FakeLoop()
         self.now_ms = 1_000_000
+        self.full: list[bool] = []
         self._open()
 
     def _open(self) -> None:
@@ -36,6 +37,7 @@ class World:
             schedule=self.loop.call_soon,
             wake_committer=lambda: self.loop.call_soon(self._commit),
             on_failure=lambda queue, error: self.broker.queue_failed(queue, error),
+            on_full=lambda is_full: self.full.append(is_full),
             clock_ms=lambda: self.now_ms,
             call_later=self.loop.call_later,
         )
