@@ -32,6 +32,7 @@ from leveret.broker.deadlines import Deadlines
 from leveret.broker.permissions import Access, Resource
 from leveret.broker.postings import publish, routing_keys, without_bcc
 from leveret.broker.routes import IMMEDIATE, MANDATORY, Route, Routed
+from leveret.broker.timestamps import Timestamping, stamped
 from leveret.broker.transactions import Transaction
 from leveret.broker.turn import Turn
 from leveret.broker.unacked import Delivery, Holder, UnackedLedger, grouped
@@ -58,6 +59,7 @@ class ChannelSession:
         "_deadlines",
         "_frame_max",
         "_handlers",
+        "_is_stamping",
         "_prefixes",
         "_turn",
         "confirms",
@@ -88,6 +90,7 @@ class ChannelSession:
         self.vhost = vhost
         self._turn = turn
         self._handlers = handlers
+        self._is_stamping = session.timestamping is not Timestamping.NEVER
         tuning = session.connection.tuning
         # Publishers send frames of at most what we offered; only a consumer with less needs care.
         self._frame_max = tuning.frame_max if tuning.frame_max < session.offered_frame_max else 0
@@ -115,6 +118,9 @@ class ChannelSession:
         if facts.invalid_expiration is not None:
             text = facts.invalid_expiration
             raise PreconditionFailed(f"invalid expiration '{text}': {explain_expiration(text)}")
+        if self._is_stamping:
+            contents = [self._stamped(content) for content in contents]
+            content_length = 0
         if facts.has_instructions or facts.wants_direct_reply:
             self._publish_singly(methods, facts, contents)
             return
@@ -164,6 +170,11 @@ class ChannelSession:
             if facts.wants_direct_reply:
                 content = self._with_reply_to(content)
             self._publish(Routed(None, [route], [content], len(content)), facts)
+
+    def _stamped(self, content: bytes) -> bytes:
+        rule, now_ms = self.session.timestamping, self._turn.now_ms
+        payload = stamped(_properties(content), rule, now_ms)
+        return content if payload is None else with_header(content, 0, payload)
 
     def _with_reply_to(self, content: bytes) -> bytes:
         if not self.reply_to:
@@ -312,10 +323,12 @@ class ChannelSession:
         count = len(messages)
         first_tag = self.unacked.issue(count)
         if not consumer.no_ack:
-            self.unacked.add(first_tag, self.consumers[consumer.tag][2], offsets)
+            holder = self.consumers[consumer.tag][2]
+            self.unacked.add(first_tag, holder, offsets)
             consumer.unacked += count
             if consumer.timeout_ms:
-                self._set_deadline(consumer, first_tag, count)
+                due_ms = self._turn.now_ms + consumer.timeout_ms
+                self._set_deadline(holder, range(first_tag, first_tag + count), due_ms)
         key = consumer.tag, head
         prefix = self._prefixes.get(key)
         if prefix is None:
@@ -403,19 +416,20 @@ class ChannelSession:
 
     # ---- deliveries that nobody acknowledges
 
-    def _set_deadline(self, consumer: Consumer, first_tag: int, count: int) -> None:
+    def _set_deadline(self, holder: Holder, tags: range, due_ms: int) -> None:
         if self._deadlines is None:
             self._deadlines = Deadlines()
-        self._deadlines.set(consumer, range(first_tag, first_tag + count), self._turn.now_ms)
+        self._deadlines.set(holder, tags, due_ms)
 
     def check_deadlines(self, now_ms: int) -> None:
         """Take back, or close the channel for, what has been unacknowledged for too long."""
         if self._deadlines is None:
             return
-        for consumer, tags in self._deadlines.take_late(now_ms, self.unacked):
-            queue = self.consumers[consumer.tag][1] if consumer.tag in self.consumers else None
-            if queue and queue.arguments.consumer_timeout_action is TimeoutAction.REQUEUE:
-                for holder, offsets in self.unacked.expire(tags):
+        for holder, tags in self._deadlines.take_late(now_ms, self.unacked):
+            queue, consumer = holder
+            assert consumer is not None
+            if queue.arguments.consumer_timeout_action is TimeoutAction.REQUEUE:
+                for _, offsets in self.unacked.expire(tags):
                     self._settle(holder, offsets, Outcome.FAILED)
             else:
                 self.session.reject(

@@ -33,6 +33,7 @@ from leveret.broker.alarms import Alarms, Level
 from leveret.broker.channel_session import ChannelSession
 from leveret.broker.handlers import HANDLERS
 from leveret.broker.permissions import Permissions
+from leveret.broker.timestamps import Timestamping
 from leveret.broker.turn import Turn
 from leveret.broker.users import LoginRefusedReason, User
 from leveret.broker.vhost import VHost
@@ -102,6 +103,7 @@ class Session:
         "offered_frame_max",
         "output_size",
         "peer",
+        "timestamping",
         "user",
         "vhost",
         "wants_live_prefetch",
@@ -120,12 +122,14 @@ class Session:
         peer: str,
         is_loopback: bool,
         advertise: Advertise = Advertise.LEVERET,
+        timestamping: Timestamping = Timestamping.NEVER,
     ) -> None:
         self._transport = transport
         self._rules = rules
         self._turn = turn
         self.connection = Connection(self, tuning, facts_reader, shapes, max_message_size)
         self.offered_frame_max = tuning.frame_max
+        self.timestamping = timestamping
         self.peer = peer
         self.is_loopback = is_loopback
         self._server_properties = SERVER_PROPERTIES[advertise]

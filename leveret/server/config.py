@@ -11,6 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from leveret.broker.advertised import Advertise
+from leveret.broker.timestamps import Timestamping
 from leveret.server.option_kinds import (
     GIB,
     KIB,
@@ -177,6 +178,15 @@ class Config:
         default=128 * MIB,
         metadata=_about(
             "amqp.max_message_size", Size(1, 512 * MIB), "Largest message body that is accepted."
+        ),
+    )
+    timestamping: Timestamping = field(
+        default=Timestamping.NEVER,
+        metadata=_about(
+            "amqp.timestamping",
+            Choice(Timestamping),
+            "Which messages get the time they came in as property timestamp and header "
+            "timestamp_in_ms.",
         ),
     )
     advertise: Advertise = field(

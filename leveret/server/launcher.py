@@ -198,6 +198,7 @@ class Server:
             peer=peer,
             is_loopback=is_loopback,
             advertise=self._config.advertise,
+            timestamping=self._config.timestamping,
         )
 
     def _wake_committer(self) -> None:

@@ -2,6 +2,7 @@
 
 import struct
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, TypeVar, cast
 
 from pamqp import body, commands, frame, header
@@ -62,6 +63,7 @@ class Peer:
             max_message_size=1 << 20,
             peer="test",
             is_loopback=True,
+            timestamping=world.timestamping,
         )
         self._feed(b"AMQP\x00\x00\x09\x01")
         capabilities = {"capabilities": {"consumer_cancel_notify": True}}
@@ -88,10 +90,13 @@ class Peer:
         persistent: bool = True,
         mandatory: bool = False,
         headers: dict[str, Any] | None = None,
+        timestamp: int | None = None,
     ) -> None:
         """Publish all *bodies* in one chunk."""
         properties = commands.Basic.Properties(
-            delivery_mode=2 if persistent else 1, headers=headers
+            delivery_mode=2 if persistent else 1,
+            headers=headers,
+            timestamp=None if timestamp is None else datetime.fromtimestamp(timestamp, UTC),
         )
         publish = commands.Basic.Publish(
             exchange=exchange, routing_key=routing_key, mandatory=mandatory

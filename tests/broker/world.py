@@ -5,6 +5,7 @@ from pathlib import Path
 from leveret.broker.broker import NO_LIMITS, Broker
 from leveret.broker.limits import NodeLimits
 from leveret.broker.queue_pool import StorageSettings
+from leveret.broker.timestamps import Timestamping
 from leveret.broker.turn import Turn
 from leveret.broker.vhost import VHost
 from leveret.queues.batch_cache import CacheBudget
@@ -27,6 +28,7 @@ class World:
         self.loop = FakeLoop()
         self.now_ms = 1_000_000
         self.full: list[bool] = []
+        self.timestamping = Timestamping.NEVER
         self._open()
 
     def _open(self) -> None:
