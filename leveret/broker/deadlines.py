@@ -4,8 +4,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from leveret.broker.unacked import UnackedLedger
-from leveret.queues.consumers import Consumer
+from leveret.broker.unacked import Holder, UnackedLedger
 
 
 class Deadline(NamedTuple):
@@ -18,22 +17,18 @@ class Deadline(NamedTuple):
 class Deadlines:
     """Deadlines of the deliveries to consumers that have a timeout; the oldest first of each."""
 
-    __slots__ = ("_by_consumer",)
+    __slots__ = ("_by_holder",)
 
     def __init__(self) -> None:
-        self._by_consumer: dict[Consumer, deque[Deadline]] = {}
+        self._by_holder: dict[Holder, deque[Deadline]] = {}
 
-    def set(self, consumer: Consumer, tags: range, now_ms: int) -> None:
-        """*consumer*, which has a timeout, was sent deliveries tagged *tags*."""
-        assert consumer.timeout_ms is not None
-        deadlines = self._by_consumer.setdefault(consumer, deque())
-        deadlines.append(Deadline(now_ms + consumer.timeout_ms, tags))
+    def set(self, holder: Holder, tags: range, due_ms: int) -> None:
+        """*holder* was sent deliveries tagged *tags*, to be settled at *due_ms*."""
+        self._by_holder.setdefault(holder, deque()).append(Deadline(due_ms, tags))
 
-    def take_late(
-        self, now_ms: int, unacked: UnackedLedger
-    ) -> Iterator[tuple[Consumer, list[int]]]:
-        """Each consumer with those of its tags that are *unacked* and over their time."""
-        for consumer, deadlines in list(self._by_consumer.items()):
+    def take_late(self, now_ms: int, unacked: UnackedLedger) -> Iterator[tuple[Holder, list[int]]]:
+        """Each holder with those of its tags that are *unacked* and over their time."""
+        for holder, deadlines in list(self._by_holder.items()):
             late: list[int] = []
             while deadlines:
                 deadline = deadlines[0]
@@ -43,6 +38,6 @@ class Deadlines:
                 late += outstanding
                 deadlines.popleft()
             if not deadlines:
-                del self._by_consumer[consumer]
+                del self._by_holder[holder]
             if late:
-                yield consumer, late
+                yield holder, late

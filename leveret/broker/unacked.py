@@ -92,6 +92,8 @@ class UnackedLedger:
         remove = self._deliveries.pop
         taken = [remove(number) for number in self._up_to(tag)]
         self._lowest = max(self._lowest, tag + 1)
+        if self._expired:
+            self._expired = {number for number in self._expired if number > tag}
         return taken
 
     def take_all(self) -> list[Delivery]:
@@ -107,7 +109,7 @@ class UnackedLedger:
             last = tag or self.next_tag - 1
             if last < self.next_tag and (last >= self._lowest or not tag):
                 return self._up_to(last)
-        elif tag in self._deliveries:
+        elif tag in self._deliveries or tag in self._expired:
             return [tag]
         raise PreconditionFailed(f"unknown delivery tag {tag}")
 
