@@ -5,9 +5,9 @@ from collections.abc import Collection, Iterator
 from dataclasses import KW_ONLY, dataclass, field
 from typing import ClassVar
 
-from leveret.amqp.errors import PreconditionFailed
+from leveret.amqp.equivalence import inequivalent
 from leveret.amqp.properties import PropertyView
-from leveret.amqp.tables import Field, Table, type_name
+from leveret.amqp.tables import Table
 from leveret.exchanges.arguments import flag_argument, text_argument
 from leveret.exchanges.binding import Binding, canonical_field
 from leveret.exchanges.deduplication import (
@@ -93,17 +93,11 @@ class Exchange(ABC):
         for key in ("type_name", "durable", "auto_delete", "internal"):
             ours, theirs = getattr(self, key), getattr(received, key)
             if ours != theirs:
-                raise PreconditionFailed(
-                    f"inequivalent arg '{key.removesuffix('_name')}' for {self}: "
-                    f"received '{_text(theirs)}' but current is '{_text(ours)}'"
-                )
+                raise inequivalent(key.removesuffix("_name"), self, theirs, ours)
         for key in self.compared_arguments:
             current, other = self.arguments.get(key), received.arguments.get(key)
             if canonical_field(current) != canonical_field(other):
-                raise PreconditionFailed(
-                    f"inequivalent arg '{key}' for {self}: "
-                    f"received {_described(other)} but current is {_described(current)}"
-                )
+                raise inequivalent(key, self, other, current)
 
     @abstractmethod
     def destinations(self, routing_key: str, properties: PropertyView) -> Collection[Destination]:
@@ -169,15 +163,3 @@ class Exchange(ABC):
 def _rank(binding: Binding) -> tuple[str, bool, str]:
     destination = binding.destination
     return destination.name, isinstance(destination, Exchange), binding.routing_key
-
-
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _described(field: Field | None) -> str:
-    if field is None:
-        return "none"
-    value = field.value
-    text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
-    return f"the value '{text}' of type '{type_name(field)}'"

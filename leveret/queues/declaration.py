@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from leveret.amqp.errors import PreconditionFailed
-from leveret.amqp.tables import INTEGER_TAGS, Field, Table, type_name
+from leveret.amqp.equivalence import inequivalent
+from leveret.amqp.tables import INTEGER_TAGS, Field, Table
 
 COMPARED_ARGUMENTS = (
     "x-expires",
@@ -44,22 +44,16 @@ class QueueDeclaration:
 
     def check_equivalent(self, other: "QueueDeclaration", vhost: str) -> None:
         """Raise PreconditionFailed unless *other* asks for the same queue as this one."""
-        for field in ("durable", "auto_delete"):
-            current, received = getattr(self, field), getattr(other, field)
+        where = f"queue '{self.name}' in vhost '{vhost}'"
+        for flag in ("durable", "auto_delete"):
+            current, received = getattr(self, flag), getattr(other, flag)
             if current != received:
-                raise PreconditionFailed(
-                    f"inequivalent arg '{field}' for queue '{self.name}' in vhost '{vhost}': "
-                    f"received '{str(received).lower()}' but current is '{str(current).lower()}'"
-                )
+                raise inequivalent(flag, where, received, current)
         for key in COMPARED_ARGUMENTS:
             current_field = self.arguments.get(key, _default(key))
             received_field = other.arguments.get(key, _default(key))
             if not _same(current_field, received_field):
-                raise PreconditionFailed(
-                    f"inequivalent arg '{key}' for queue '{self.name}' in vhost '{vhost}': "
-                    f"received {_describe(received_field)} but current is "
-                    f"{_describe(current_field)}"
-                )
+                raise inequivalent(key, where, received_field, current_field)
 
 
 def _default(key: str) -> Field | None:
@@ -72,11 +66,3 @@ def _same(one: Field | None, other: Field | None) -> bool:
     if one.tag in INTEGER_TAGS and other.tag in INTEGER_TAGS:
         return one.value == other.value
     return one == other
-
-
-def _describe(field: Field | None) -> str:
-    if field is None:
-        return "none"
-    value = field.value
-    text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
-    return f"the value '{text}' of type '{type_name(field)}'"
