@@ -4,6 +4,8 @@
 def as_erlang(value: object) -> str:
     """Return the commoner kinds of value as the Erlang term that they are in RabbitMQ."""
     match value:
+        case "" | b"":
+            return "<<>>"
         case str():
             return f'<<"{value}">>'
         case bytes():
