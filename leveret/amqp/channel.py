@@ -21,6 +21,7 @@ from leveret.amqp.properties import Facts, FactsReader
 
 CLOSE = b"\x00\x14\x00\x28"
 CLOSE_OK = b"\x00\x14\x00\x29"
+NO_METHOD_FRAME = "expected method frame, got non method frame instead"
 
 
 class ChannelState(Enum):
@@ -97,7 +98,7 @@ class Channel:
             if content is not None:
                 self._published(content)
         elif kind != FrameType.METHOD:
-            raise UnexpectedFrame("expected method frame, got non method frame instead")
+            raise UnexpectedFrame(NO_METHOD_FRAME)
         elif payload.startswith(PUBLISH):
             decode_method(payload)  # for its errors; the receiver reads the bytes
             self._publish = payload[4:]

@@ -24,6 +24,7 @@ from pamqp.base import Frame as Method
 from leveret.amqp.channel import (
     CLOSE,
     CLOSE_OK,
+    NO_METHOD_FRAME,
     Channel,
     ChannelReceiver,
     ChannelState,
@@ -427,7 +428,9 @@ class Connection:
     def _absent_channel(self, kind: int, number: int, payload: bytes) -> None:
         if kind == FrameType.METHOD and payload.startswith(CLOSE_OK):
             return  # the answer to a close that crossed with the peer's own
-        if kind != FrameType.METHOD or not payload.startswith(CHANNEL_OPEN):
+        if kind != FrameType.METHOD:
+            raise UnexpectedFrame(NO_METHOD_FRAME)
+        if not payload.startswith(CHANNEL_OPEN):
             raise ChannelError("expected 'channel.open'")
         decode_method(payload)
         limit = self.tuning.channel_max

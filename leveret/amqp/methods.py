@@ -133,25 +133,6 @@ def encode_method(method: Method) -> bytes:
         raise ValueError(f"an argument of {_plain_name(type(method))} does not encode") from error
 
 
-def class_and_method(payload: bytes) -> tuple[int, int]:
-    """Return class id and method id at the head of a method's payload.
-
-    Raises FrameError if the payload is shorter than these.
-    """
-    index = _index(payload)
-    return index >> 16, index & 0xFFFF
-
-
-def method_name(payload: bytes) -> str:
-    """Return the name as the specification writes it, such as `queue.declare-ok`.
-
-    An unknown method is `(class id,method id)`. Raises FrameError as `class_and_method`.
-    """
-    index = _index(payload)
-    cls = METHOD_CLASSES.get(index)
-    return _plain_name(cls) if cls else f"({index >> 16},{index & 0xFFFF})"
-
-
 _Reader: TypeAlias = Callable[[Method, bytes, int], int]
 _Writer: TypeAlias = Callable[[Method], bytes]
 
@@ -204,7 +185,7 @@ def _index(payload: bytes) -> int:
 
 
 def _undecodable(payload: bytes) -> FrameError:
-    return FrameError(f"cannot decode {_erlang_binary(payload[4:])} in {method_name(payload)}")
+    return FrameError(f"cannot decode {_erlang_binary(payload[4:])}")
 
 
 def _erlang_binary(data: bytes) -> str:

@@ -11,10 +11,8 @@ from leveret.amqp.errors import CommandInvalid, FrameError
 from leveret.amqp.methods import (
     METHOD_CLASSES,
     Access,
-    class_and_method,
     decode_method,
     encode_method,
-    method_name,
 )
 from leveret.amqp.tables import Field
 
@@ -180,7 +178,7 @@ def test_an_unknown_method_is_named_by_its_numbers():
 
 
 def test_undecodable_arguments_are_shown():
-    with pytest.raises(FrameError, match=r"^cannot decode <<0,0,5,113>> in queue\.declare$"):
+    with pytest.raises(FrameError, match=r"^cannot decode <<0,0,5,113>>$"):
         decode_method(b"\x00\x32\x00\x0a\x00\x00\x05q")
 
 
@@ -196,24 +194,6 @@ def test_malformed_utf8_in_a_short_string_is_told_apart():
         decode_method(b"\x00\x32\x00\x0a\x00\x00\x01\xff\x00\x00\x00\x00\x00")
 
 
-@pytest.mark.parametrize(
-    ("ids", "name"),
-    [
-        ((50, 11), "queue.declare-ok"),
-        ((60, 100), "basic.recover-async"),
-        ((10, 71), "connection.update-secret-ok"),
-        ((85, 10), "confirm.select"),
-        ((30, 10), "access.request"),
-        ((1, 2), "(1,2)"),
-    ],
-)
-def test_names_are_those_of_the_specification(ids, name):
-    payload = ids[0].to_bytes(2, "big") + ids[1].to_bytes(2, "big") + b"rest"
-    assert class_and_method(payload) == ids
-    assert method_name(payload) == name
-
-
 def test_a_payload_without_ids_is_a_frame_error():
-    for read in (class_and_method, method_name, decode_method):
-        with pytest.raises(FrameError, match=r"^cannot decode <<0,50,0>>$"):
-            read(b"\x00\x32\x00")
+    with pytest.raises(FrameError, match=r"^cannot decode <<0,50,0>>$"):
+        decode_method(b"\x00\x32\x00")
