@@ -245,21 +245,29 @@ def _short_text(field: Field) -> str:
     return text
 
 
-def _one_of(choices: type[StrEnum], otherwise: str) -> Callable[[Field], StrEnum]:
+def _one_of(choices: type[StrEnum], reason: str) -> Callable[[Field], StrEnum]:
     def check(field: Field) -> StrEnum:
         text = _text(field)
         try:
             return choices(text)
         except ValueError:
-            raise InvalidArgument(otherwise.format(text)) from None
+            raise InvalidArgument(reason) from None
 
     return check
 
 
+def _queue_type(field: Field) -> QueueType:
+    text = _text(field)
+    if text == "stream":
+        raise InvalidArgument('"stream queues are not supported yet"')
+    try:
+        return QueueType(text)
+    except ValueError:
+        raise InvalidArgument(f"\"unsupported queue type '{text}'\"") from None
+
+
 RULES: Mapping[str, _Rule] = {
-    "x-queue-type": _Rule(
-        "queue_type", _one_of(QueueType, "\"unsupported queue type '{}'\""), in_policies=False
-    ),
+    "x-queue-type": _Rule("queue_type", _queue_type, in_policies=False),
     "x-message-ttl": _Rule("message_ttl_ms", expiry),
     "x-expires": _Rule("expires_ms", _positive_expiry),
     "x-max-length": _Rule("max_length", natural),

@@ -9,6 +9,11 @@ from tests.conftest import BrokerProcess
 from tests.wire.raw import Peer
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """What `rows` marks tests with."""
+    config.addinivalue_line("markers", "row(number, ...): rows of docs/errors.md that it covers")
+
+
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     directory: Path = tmp_path_factory.mktemp("wire") / "data"

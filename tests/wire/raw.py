@@ -205,13 +205,17 @@ class Peer:
         self.send(method(channel, request))
         return self.expect(reply, channel)
 
-    def open(self, *channels: int, **tuning: int) -> "Peer":
-        """Shake hands and open *channels*."""
+    def shake_hands(self, login: commands.Connection.StartOk, **tuning: int) -> None:
+        """Everything up to connection.open."""
         self.send(PROTOCOL_HEADER)
         self.expect(commands.Connection.Start, 0)
-        self.call(0, start_ok(), commands.Connection.Tune)
+        self.call(0, login, commands.Connection.Tune)
         values = {"channel_max": 2047, "frame_max": 131072, "heartbeat": 0} | tuning
         self.send(method(0, commands.Connection.TuneOk(**values)))
+
+    def open(self, *channels: int, **tuning: int) -> "Peer":
+        """Shake hands and open *channels*."""
+        self.shake_hands(start_ok(), **tuning)
         self.call(0, commands.Connection.Open("/"), commands.Connection.OpenOk)
         for number in channels:
             self.call(number, commands.Channel.Open(), commands.Channel.OpenOk)

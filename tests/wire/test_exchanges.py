@@ -1,9 +1,10 @@
-"""Exchanges: what is refused and how, and what is let pass (rows 40 to 51)."""
+"""Exchanges: what is refused and how, and what is let pass (rows 40 to 52)."""
 
 import pytest
 from pamqp import commands
 
 from tests.wire.raw import Refusal, frame, method, publish
+from tests.wire.rows import case
 
 Declare = commands.Exchange.Declare
 Delete = commands.Exchange.Delete
@@ -11,69 +12,80 @@ Bind = commands.Exchange.Bind
 Unbind = commands.Exchange.Unbind
 PLAIN = {"exchange": "plain", "exchange_type": "direct"}
 DEFAULT = "operation not permitted on the default exchange"
+INEQUIVALENT = (
+    "inequivalent arg '{}' for exchange 'plain' in vhost '/': received {} but current is {}"
+)
 X_MATCH = "expected all, any, all-with-x, or any-with-x"
 
 
 @pytest.fixture
 def plain(peer):
-    """An exchange `plain` with a binding to `plain-target`, and an internal one `hidden`."""
+    """Exchanges: `plain` with a binding to `plain-target`, an internal `hidden`, and `hash`."""
     peer.call(1, Declare(**PLAIN), commands.Exchange.DeclareOk)
     peer.call(1, Declare(exchange="plain-target"), commands.Exchange.DeclareOk)
     peer.call(1, Declare(exchange="hidden", internal=True), commands.Exchange.DeclareOk)
+    hashing = Declare(exchange="hash", exchange_type="x-consistent-hash")
+    peer.call(1, hashing, commands.Exchange.DeclareOk)
     bind = Bind(source="plain", destination="plain-target")
     peer.call(1, bind, commands.Exchange.BindOk)
     yield peer
-    for name in ("plain", "plain-target", "hidden"):
+    for name in ("plain", "plain-target", "hidden", "hash"):
         peer.call(1, Delete(exchange=name), commands.Exchange.DeleteOk)
 
 
 CASES = [
-    # 40
-    (Declare(exchange=""), 403, DEFAULT),
-    (Declare(exchange="", passive=True), 403, DEFAULT),
-    (Delete(exchange=""), 403, DEFAULT),
-    (Bind(source="", destination="plain"), 403, DEFAULT),
-    (Bind(source="plain", destination=""), 403, DEFAULT),
-    (Unbind(source="", destination="plain"), 403, DEFAULT),
-    (Unbind(source="plain", destination=""), 403, DEFAULT),
-    (commands.Queue.Bind(queue="q", exchange="", routing_key="k"), 403, DEFAULT),
-    (commands.Queue.Unbind(queue="q", exchange="", routing_key="k"), 403, DEFAULT),
-    # 41, 42
-    (Declare(exchange="amq.mine"), 403,
-     "exchange name 'amq.mine' contains reserved prefix 'amq.*'"),
-    (Delete(exchange="amq.direct"), 403,
-     "deletion of system exchange 'amq.direct' in vhost '/' not allowed"),
-    # 43, 44
-    (Declare(exchange="odd", exchange_type="odd"), 406, "unknown exchange type 'odd'"),
-    (Declare(exchange="missing", passive=True), 404, "no exchange 'missing' in vhost '/'"),
-    # 45
-    (Declare(exchange="plain", exchange_type="fanout"), 406,
-     "inequivalent arg 'type' for exchange 'plain' in vhost '/': received 'fanout' but current "
-     "is 'direct'"),
-    (Declare(**PLAIN, durable=True), 406,
-     "inequivalent arg 'durable' for exchange 'plain' in vhost '/': received 'true' but current "
-     "is 'false'"),
-    (Declare(**PLAIN, auto_delete=True), 406,
-     "inequivalent arg 'auto_delete' for exchange 'plain' in vhost '/': received 'true' but "
-     "current is 'false'"),
-    (Declare(**PLAIN, internal=True), 406,
-     "inequivalent arg 'internal' for exchange 'plain' in vhost '/': received 'true' but current "
-     "is 'false'"),
-    (Declare(**PLAIN, arguments={"alternate-exchange": "other"}), 406,
-     "inequivalent arg 'alternate-exchange' for exchange 'plain' in vhost '/': received the value "
-     "'other' of type 'longstr' but current is none"),
-    # 46
-    (Declare(exchange="new", arguments={"alternate-exchange": 70_000}), 406,
-     "invalid type 'signedint' for arg 'alternate-exchange' in exchange 'new' in vhost '/'"),
-    # 47
-    (Delete(exchange="plain", if_unused=True), 406, "exchange 'plain' in vhost '/' in use"),
-    # 51
-    (Bind(source="amq.headers", destination="plain", arguments={"x-match": "x"}), 406,
-     f'Invalid x-match field value <<"x">>; {X_MATCH}'),
-    (Bind(source="amq.match", destination="plain", arguments={"x-match": True}), 406,
-     "Invalid x-match field type bool (value true); expected longstr"),
-    (Bind(source="missing", destination="plain"), 404, "no exchange 'missing' in vhost '/'"),
-    (Bind(source="plain", destination="missing"), 404, "no exchange 'missing' in vhost '/'"),
+    *[case(40, request, 403, DEFAULT) for request in (
+        Declare(exchange=""),
+        Declare(exchange="", passive=True),
+        Delete(exchange=""),
+        Bind(source="", destination="plain"),
+        Bind(source="plain", destination=""),
+        Unbind(source="", destination="plain"),
+        Unbind(source="plain", destination=""),
+        commands.Queue.Bind(queue="q", exchange="", routing_key="k"),
+        commands.Queue.Unbind(queue="q", exchange="", routing_key="k"),
+    )],
+    case(41, Declare(exchange="amq.mine"), 403,
+         "exchange name 'amq.mine' contains reserved prefix 'amq.*'"),
+    case(42, Delete(exchange="amq.direct"), 403,
+         "deletion of system exchange 'amq.direct' in vhost '/' not allowed"),
+    case(42, Delete(exchange="amq.missing"), 403,
+         "deletion of system exchange 'amq.missing' in vhost '/' not allowed"),
+    case(43, Declare(exchange="odd", exchange_type="odd"), 406, "unknown exchange type 'odd'"),
+    case(44, Declare(exchange="missing", passive=True), 404,
+         "no exchange 'missing' in vhost '/'"),
+    case(45, Declare(exchange="plain", exchange_type="fanout"), 406,
+         INEQUIVALENT.format("type", "'fanout'", "'direct'")),
+    case(45, Declare(**PLAIN, durable=True), 406,
+         INEQUIVALENT.format("durable", "'true'", "'false'")),
+    case(45, Declare(**PLAIN, auto_delete=True), 406,
+         INEQUIVALENT.format("auto_delete", "'true'", "'false'")),
+    case(45, Declare(**PLAIN, internal=True), 406,
+         INEQUIVALENT.format("internal", "'true'", "'false'")),
+    case(45, Declare(**PLAIN, arguments={"alternate-exchange": "other"}), 406,
+         INEQUIVALENT.format("alternate-exchange", "the value 'other' of type 'longstr'", "none")),
+    case(46, Declare(exchange="new", arguments={"alternate-exchange": 70_000}), 406,
+         "invalid type 'signedint' for arg 'alternate-exchange' in exchange 'new' in vhost '/'"),
+    case(47, Delete(exchange="plain", if_unused=True), 406,
+         "exchange 'plain' in vhost '/' in use"),
+    case(51, Bind(source="amq.headers", destination="plain", arguments={"x-match": "x"}), 406,
+         f'Invalid x-match field value <<"x">>; {X_MATCH}'),
+    case(51, Bind(source="amq.match", destination="plain", arguments={"x-match": True}), 406,
+         "Invalid x-match field type bool (value true); expected longstr"),
+    case(51, Bind(source="amq.match", destination="plain", arguments={"x-match": 70_000}), 406,
+         "Invalid x-match field type signedint (value 70000); expected longstr"),
+    case(52, Bind(source="hash", destination="plain", routing_key="x"), 406,
+         'The binding key must be an integer: <<"x">>'),
+    case(52, Bind(source="hash", destination="plain", routing_key=""), 406,
+         'The binding key must be an integer: <<>>'),
+    case(52, Bind(source="hash", destination="plain", routing_key="0"), 406,
+         "The binding key must be greater than 0"),
+    case(52, Bind(source="hash", destination="plain", routing_key="-1"), 406,
+         "The binding key must be greater than 0"),
+    case(69, Bind(source="missing", destination="plain"), 404,
+         "no exchange 'missing' in vhost '/'"),
+    case(69, Bind(source="plain", destination="missing"), 404,
+         "no exchange 'missing' in vhost '/'"),
 ]  # fmt: skip
 NAMES = {403: "ACCESS_REFUSED", 404: "NOT_FOUND", 406: "PRECONDITION_FAILED"}
 
@@ -89,14 +101,11 @@ def test_the_channel_is_closed(plain, request_, code, text):
 @pytest.mark.parametrize(
     ("exchange", "code", "text"),
     [
-        ("missing", 404, "NOT_FOUND - no exchange 'missing' in vhost '/'"),
-        (
-            "hidden",
-            403,
-            "ACCESS_REFUSED - cannot publish to internal exchange 'hidden' in vhost '/'",
-        ),
+        case(49, "missing", 404, "NOT_FOUND - no exchange 'missing' in vhost '/'"),
+        case(50, "hidden", 403,
+             "ACCESS_REFUSED - cannot publish to internal exchange 'hidden' in vhost '/'"),
     ],
-)
+)  # fmt: skip
 @pytest.mark.parametrize("body", [b"", b"body", bytes(200_000)])
 def test_a_publish_is_refused(plain, exchange, code, text, body):
     plain.call(2, commands.Channel.Open(), commands.Channel.OpenOk)
@@ -107,23 +116,23 @@ def test_a_publish_is_refused(plain, exchange, code, text, body):
 @pytest.mark.parametrize(
     ("request_", "reply"),
     [
-        (Declare(**PLAIN), commands.Exchange.DeclareOk),
-        (Declare(exchange="plain", passive=True), commands.Exchange.DeclareOk),
-        (Declare(exchange="plain", exchange_type="odd", passive=True), commands.Exchange.DeclareOk),
-        (Declare(exchange="amq.fanout", exchange_type="fanout", durable=True),
-         commands.Exchange.DeclareOk),
-        (Declare(**PLAIN, arguments={"x-anything": 5}), commands.Exchange.DeclareOk),
-        (Delete(exchange="missing"), commands.Exchange.DeleteOk),
-        (Delete(exchange="amq.missing"), commands.Exchange.DeleteOk),
-        (Bind(source="plain", destination="plain-target"), commands.Exchange.BindOk),
-        (Unbind(source="plain", destination="plain-target", routing_key="no"),
-         commands.Exchange.UnbindOk),
-        (Unbind(source="missing", destination="plain"), commands.Exchange.UnbindOk),
-        (Unbind(source="plain", destination="missing"), commands.Exchange.UnbindOk),
+        (Declare(**PLAIN), "DeclareOk"),
+        (Declare(exchange="plain", passive=True), "DeclareOk"),
+        (Declare(exchange="plain", exchange_type="odd", passive=True), "DeclareOk"),
+        case(41, Declare(exchange="amq.fanout", exchange_type="fanout", durable=True),
+             "DeclareOk"),
+        (Declare(**PLAIN, arguments={"x-anything": 5}), "DeclareOk"),
+        case(48, Delete(exchange="missing"), "DeleteOk"),
+        case(48, Delete(exchange="missing", if_unused=True), "DeleteOk"),
+        (Bind(source="plain", destination="plain-target"), "BindOk"),
+        case(68, Unbind(source="plain", destination="plain-target", routing_key="no"),
+             "UnbindOk"),
+        case(68, Unbind(source="missing", destination="plain"), "UnbindOk"),
+        case(68, Unbind(source="plain", destination="missing"), "UnbindOk"),
     ],
 )  # fmt: skip
 def test_what_is_let_pass(plain, request_, reply):
-    plain.call(1, request_, reply)
+    plain.call(1, request_, getattr(commands.Exchange, reply))
 
 
 def test_line_ends_are_dropped_from_names(peer):
