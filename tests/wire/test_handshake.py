@@ -1,16 +1,29 @@
-"""Handshake: what a client may do wrong before its connection is open."""
+"""Handshake: what a client may do wrong before its connection is open (rows 1 to 9, 15)."""
 
 import pytest
 from pamqp import commands
 
+from leveret.amqp.properties import FactsReader
+from leveret.amqp.publish_shape import ShapeBook
+from leveret.amqp.tuning import Tuning
+from leveret.broker.session import Session
+from tests.broker.peer import FakeTransport
+from tests.broker.world import World
 from tests.wire.raw import (
     HEARTBEAT,
     PROTOCOL_HEADER,
+    FrameCutter,
     Refusal,
     content,
     frame,
     method,
     start_ok,
+)
+from tests.wire.rows import case, row
+
+REFUSED = (
+    "ACCESS_REFUSED - Login was refused using authentication mechanism PLAIN. "
+    "For details see the broker logfile."
 )
 
 
@@ -33,6 +46,7 @@ def tuned(connect):
     return peer
 
 
+@row(1)
 @pytest.mark.parametrize(
     "data",
     [
@@ -79,17 +93,41 @@ def test_amqplain(connect):
     peer.call(0, start_ok(mechanism="AMQPLAIN", response=response), commands.Connection.Tune)
 
 
+@row(3)
 @pytest.mark.parametrize("name", ["guest", "nobody", ""])
 def test_bad_credentials_are_told_to_a_client_that_understands(connect, name):
     peer = greeted(connect)
     peer.send(method(0, start_ok(name, "wrong")))
-    assert peer.refusal() == Refusal(
-        "connection",
-        403,
-        "ACCESS_REFUSED - Login was refused using authentication mechanism PLAIN. "
-        "For details see the broker logfile.",
-        (0, 0),
+    assert peer.refusal() == Refusal("connection", 403, REFUSED, (0, 0))
+
+
+@row(5)
+@pytest.mark.parametrize("can_close", [True, False])
+def test_guest_is_refused_from_another_machine(tmp_path, can_close):
+    """Without a socket: this machine may have no address but its own."""
+    world = World(tmp_path)
+    transport = FakeTransport()
+    session = Session(
+        transport,
+        world.broker,
+        world.turn,
+        tuning=Tuning(),
+        facts_reader=FactsReader(),
+        shapes=ShapeBook(),
+        max_message_size=1000,
+        peer="192.0.2.1:5000",
+        is_loopback=False,
     )
+    session.receive_data(PROTOCOL_HEADER + method(0, start_ok(can_close=can_close)))
+    world.run()
+    start, *rest = FrameCutter().feed(bytes(transport.written))
+    assert isinstance(start.method, commands.Connection.Start)
+    closes = [one.method for one in rest]
+    assert [(close.reply_code, close.reply_text) for close in closes] == [
+        (403, REFUSED)
+    ] * can_close
+    assert transport.is_finished
+    world.close()
 
 
 SILENT = {
@@ -109,6 +147,7 @@ SILENT = {
 }
 
 
+@row(4, 6, 15, 20)
 def test_who_has_not_logged_in_is_told_nothing(connect):
     """After 3 s the socket is closed; all cases wait for it together."""
     peers = {name: greeted(connect) for name in SILENT}
@@ -120,11 +159,15 @@ def test_who_has_not_logged_in_is_told_nothing(connect):
 
 
 TUNINGS = [
-    ((3000, 131072), "channel_max = 3000 is higher than the maximum allowed value (2047)"),
-    ((0, 131072), "channel_max = 0 (no limit) is higher than the maximum allowed value (2047)"),
-    ((2047, 131073), "frame_max = 131073 is higher than the maximum allowed value (131072)"),
-    ((2047, 0), "frame_max = 0 (no limit) is higher than the maximum allowed value (131072)"),
-    ((2047, 4095), "frame_max = 4095 is lower than the minimum allowed value (4096)"),
+    case(7, (3000, 131072), "channel_max = 3000 is higher than the maximum allowed value (2047)"),
+    case(
+        7, (0, 131072), "channel_max = 0 (no limit) is higher than the maximum allowed value (2047)"
+    ),
+    case(8, (2047, 131073), "frame_max = 131073 is higher than the maximum allowed value (131072)"),
+    case(
+        8, (2047, 0), "frame_max = 0 (no limit) is higher than the maximum allowed value (131072)"
+    ),
+    case(8, (2047, 4095), "frame_max = 4095 is lower than the minimum allowed value (4096)"),
 ]
 
 
@@ -136,6 +179,13 @@ def test_a_tuning_beyond_the_offer_is_refused(connect, limits, text):
     assert peer.refusal() == expected
 
 
+@row(8)
+def test_the_smallest_tuning_is_accepted(connect):
+    """4096 is the minimum of the specification; RabbitMQ refuses less than 8192 since 4.1."""
+    connect(1, channel_max=1, frame_max=4096).call(1, commands.Basic.Qos(), commands.Basic.QosOk)
+
+
+@row(9)
 def test_an_unknown_vhost_is_refused(connect):
     peer = tuned(connect)
     peer.send(method(0, commands.Connection.Open("foo")))
@@ -143,6 +193,7 @@ def test_an_unknown_vhost_is_refused(connect):
     assert peer.refusal() == expected
 
 
+@row(15)
 @pytest.mark.parametrize(
     "value",
     [
@@ -169,6 +220,7 @@ def test_a_method_in_the_wrong_state_is_refused(connect, state, value):
     )
 
 
+@row(20)
 def test_a_channel_before_the_connection_is_open_is_refused(connect):
     peer = tuned(connect)
     peer.send(method(1, commands.Channel.Open()))

@@ -21,6 +21,7 @@ from tests.wire.raw import (
     publish,
     start_ok,
 )
+from tests.wire.rows import row
 
 pytestmark = pytest.mark.slow
 MIB = 1024 * 1024
@@ -61,6 +62,7 @@ def is_closed(one: socket.socket) -> bool:
     return True
 
 
+@row(2)
 def test_two_thousand_connections_that_never_speak_are_closed(server, bystander):
     silent = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(2000)]
     half = [one for one in silent[::4] if one.send(PROTOCOL_HEADER)]
@@ -151,6 +153,7 @@ def test_a_consumer_that_never_reads_does_not_make_memory_grow(server, connect, 
     publisher.call(1, commands.Queue.Delete(queue="unread"), commands.Queue.DeleteOk)
 
 
+@row(81)
 def test_a_message_over_the_maximum_is_refused_once_it_is_read(make_broker):
     broker = make_broker("--max-message-size", "1000", name="small").start()
     with closing(Peer(broker.port).open(1)) as peer:

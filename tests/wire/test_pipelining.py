@@ -4,6 +4,7 @@ import pytest
 from pamqp import commands
 
 from tests.wire.raw import PERSISTENT, method, publish
+from tests.wire.rows import row
 
 Basic = commands.Basic
 Queue = commands.Queue
@@ -143,6 +144,7 @@ def test_a_close_behind_a_durable_declare_comes_after_its_reply(peer):
     peer.expect_end()
 
 
+@row(37)
 def test_commits_of_transactions_keep_the_order(peer):
     peer.call(1, Queue.Declare(queue="tx", durable=True), Queue.DeclareOk)
     pieces = [method(1, commands.Tx.Select())]
