@@ -288,7 +288,7 @@ class VHost:
     ) -> tuple[int, bool]:
         """Remove the queue; answers how many messages were ready. A missing one is fine."""
         queue = self.queues.get(name)
-        if queue is None:
+        if queue is None or name.startswith(DIRECT_REPLY_TO):
             return 0, False
         self._check_owner(queue, owner)
         self.turn.work_off(queue)
