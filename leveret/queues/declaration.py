@@ -21,7 +21,11 @@ COMPARED_ARGUMENTS = (
     "x-delayed-retry-min",
     "x-delayed-retry-max",
     "x-consumer-timeout",
+    "x-consumer-timeout-action",
     "x-message-deduplication",
+    "x-cache-size",
+    "x-cache-ttl",
+    "x-deduplication-header",
     "x-queue-type",
 )
 """Other arguments may differ on a second declare, as in RabbitMQ."""
