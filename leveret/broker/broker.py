@@ -184,6 +184,12 @@ class Broker:
         """Raise NotAllowed if *user* must not open another channel."""
         self.connections.check_channel(user.name, self._limits_of(user))
 
+    def check_consumer(self, count: int) -> None:
+        """Raise NotAllowed if a channel that has *count* consumers must not have another."""
+        limit = self._limits.consumers_per_channel
+        if limit and count >= limit:
+            raise NotAllowed(f"reached maximum ({limit}) of consumers per channel")
+
     def _limits_of(self, user: User) -> UserLimits:
         return self.user_limits.get(user.name, NO_USER_LIMITS)
 

@@ -56,6 +56,7 @@ def consume(channel: ChannelSession, method: commands.Basic.Consume) -> None:
     tag = method.consumer_tag or generated_name("amq.ctag-")
     if tag in channel.consumers:
         raise NotAllowed(f"attempt to reuse consumer tag '{tag}'")
+    channel.session.check_consumer(len(channel.consumers))
     if name == DIRECT_REPLY_TO:
         queue = _reply_queue(channel, no_ack=bool(method.no_ack))
     else:

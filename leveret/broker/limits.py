@@ -25,6 +25,7 @@ class NodeLimits:
 
     connections: int = 0
     channels: int = 0
+    consumers_per_channel: int = 0
     exchanges: int = 0
 
 

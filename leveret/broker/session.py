@@ -84,6 +84,9 @@ class LoginRules(Protocol):
     def check_channel(self, user: User) -> None:
         """Raise NotAllowed if *user* must not open another channel."""
 
+    def check_consumer(self, count: int) -> None:
+        """Raise NotAllowed if a channel that has *count* consumers must not have another."""
+
 
 class Session:
     """One connection. Implements `ConnectionReceiver`; made for each accepted socket."""
@@ -311,6 +314,10 @@ class Session:
         assert self.user is not None
         self._rules.check_channel(self.user)
         return ChannelSession(number, self, self.vhost, self._turn, HANDLERS)
+
+    def check_consumer(self, count: int) -> None:
+        """Raise NotAllowed if a channel that has *count* consumers must not have another."""
+        self._rules.check_consumer(count)
 
     def update_secret(self, method: Method) -> None:
         """A password does not expire: there is nothing to renew."""

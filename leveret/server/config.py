@@ -149,6 +149,14 @@ class Config:
             "Channels that all connections together may have open; 0 for no limit.",
         ),
     )
+    consumer_max_per_channel: int = field(
+        default=0,
+        metadata=_about(
+            "amqp.consumer_max_per_channel",
+            Integer(0, COUNT_MAX),
+            "Consumers that one channel may have; 0 for no limit.",
+        ),
+    )
     exchange_max: int = field(
         default=0,
         metadata=_about(

@@ -122,6 +122,7 @@ class Server:
         limits = NodeLimits(
             connections=config.connection_max,
             channels=config.channel_max_per_node,
+            consumers_per_channel=config.consumer_max_per_channel,
             exchanges=config.exchange_max,
         )
         self.broker = Broker(config.data_dir, settings, self._committer, self._turn, limits)

@@ -16,7 +16,6 @@ row = pytest.mark.row
 UNTESTED = {
     14: "A vhost is never down on its own: it is there, or it is deleted.",
     72: "There are no queues that only the broker itself may delete.",
-    74: "RabbitMQ's consumer_max_per_channel, off by default, has no counterpart.",
     87: "Not before there are streams; a declare of one is refused (row 61).",
     88: "Not before there are streams.",
 }

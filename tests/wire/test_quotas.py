@@ -1,4 +1,4 @@
-"""Who may come in, and how much of everything there may be (rows 5, 10 to 13, 35, 53 and 65)."""
+"""Who may come in, and how much there may be of what (rows 10 to 13, 35, 53, 65 and 74)."""
 
 import platform
 from contextlib import contextmanager
@@ -13,7 +13,12 @@ from tests.wire.raw import Refusal, method, start_ok
 from tests.wire.rows import case, row
 
 OPEN = (10, 40)
-NODE_OPTIONS = ("--connection-max", "3", "--channel-max-per-node", "3", "--exchange-max", "8")
+NODE_OPTIONS = (
+    *("--connection-max", "3"),
+    *("--channel-max-per-node", "3"),
+    *("--consumer-max-per-channel", "2"),
+    *("--exchange-max", "8"),
+)
 
 
 @pytest.fixture(scope="module")
@@ -135,3 +140,16 @@ def test_queues_of_a_vhost_are_limited(server, peer):
         text = "cannot declare queue 'more': queue limit in vhost '/' (1) is reached"
         expected = Refusal("channel", 406, f"PRECONDITION_FAILED - {text}", (50, 10))
         assert peer.refusal() == expected
+
+
+@row(74)
+def test_consumers_of_a_channel_are_limited(peer):
+    Basic = commands.Basic
+    peer.call(1, commands.Queue.Declare(queue="q", exclusive=True), commands.Queue.DeclareOk)
+    for _ in range(2):
+        tag = peer.call(1, Basic.Consume(queue="q"), Basic.ConsumeOk).consumer_tag
+    peer.call(1, Basic.Cancel(consumer_tag=tag), Basic.CancelOk)
+    peer.call(1, Basic.Consume(queue="q"), Basic.ConsumeOk)
+    peer.send(method(1, Basic.Consume(queue="q")))
+    expected = not_allowed("reached maximum (2) of consumers per channel", (60, 20))
+    assert peer.refusal() == expected
