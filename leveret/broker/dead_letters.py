@@ -78,6 +78,10 @@ class DeadLetters:
                 self._is_busy = False
         return not is_safe
 
+    def forget(self, queue: ClassicQueue) -> None:
+        """*queue* is deleted, and with it what waits for its dead letters to be safe."""
+        self._failed = [funeral for funeral in self._failed if funeral.queue is not queue]
+
     def _hold(self, funeral: Funeral) -> None:
         queue, batch = funeral.queue, funeral.batch
         if not funeral.is_safe:

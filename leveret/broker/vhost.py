@@ -314,6 +314,7 @@ class VHost:
         durable = self.definitions.queue_deleted(queue)
         self._unbind_destination(queue)
         self.turn.forget(queue)
+        self._dead_letters.forget(queue)
         for consumer in list(queue.consumers):
             queue.consumers.remove(consumer)
             consumer.outlet.cancelled(consumer)

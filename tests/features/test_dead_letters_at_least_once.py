@@ -82,10 +82,15 @@ def test_a_target_that_is_missing_or_full_gets_them_later(
         reject(channel, queue)
         reject(channel, queue)
         assert ready_count(channel, queue) == 0
+    declare_safe(channel, f"{name}-deleted", missing)
+    publish(channel, f"{name}-deleted", "3")
+    reject(channel, f"{name}-deleted")
+    channel.queue_delete(f"{name}-deleted")
     assert drain(channel, full) == ["0", "0"]
     declare(channel, missing)
     assert take_bodies(channel, missing, 2) == ["1", "2"]
     assert take_bodies(channel, full, 2) == ["1", "2"]
+    assert ready_count(channel, missing) == 0
 
 
 @pytest.mark.parametrize("is_rejected", [True, False])
