@@ -9,6 +9,7 @@ from tests.conftest import BrokerProcess
 from tests.programs import Program
 from tests.waiting import eventually
 
+pytestmark = pytest.mark.slow
 PROGRAMS = Path(__file__).parent / "programs"
 Start = Callable[..., Program]
 
@@ -17,8 +18,8 @@ def environment(broker: BrokerProcess) -> dict[str, str]:
     return {"AMQP_URI": broker.uri, "PYTHONPATH": str(PROGRAMS), "PYTHONDONTWRITEBYTECODE": "1"}
 
 
-def worker_command(name: str, *options: str) -> list[str]:
-    command = ["-m", "celery", "-A", "tasks", "worker", "-n", f"{name}@here", "-l", "INFO"]
+def worker_command(name: str, *options: str, application: str = "tasks") -> list[str]:
+    command = ["-m", "celery", "-A", application, "worker", "-n", f"{name}@here", "-l", "INFO"]
     return [*command, *(options or ("--pool=solo",))]
 
 

@@ -1,13 +1,17 @@
-"""A Celery application, as a user writes one. The broker's URI is in AMQP_URI."""
+"""A Celery application, as a user writes one.
+
+The broker's URI is in AMQP_URI, that of the result backend in RESULTS if it is not the broker.
+"""
 
 import os
+import signal
 import time
 from pathlib import Path
 
 from celery import Celery
 from celery.app.task import Task
 
-app = Celery("tasks", broker=os.environ["AMQP_URI"], backend="rpc://")
+app = Celery("tasks", broker=os.environ["AMQP_URI"], backend=os.environ.get("RESULTS", "rpc://"))
 app.conf.broker_connection_retry_on_startup = True
 # With a small window the solo pool stops now and then until a timer of its own lets its acks out.
 app.conf.worker_prefetch_multiplier = 100
@@ -25,9 +29,9 @@ def fail(text: str) -> None:
 
 
 @app.task(bind=True, max_retries=3)
-def third_time_lucky(self: Task) -> int:
+def third_time_lucky(self: Task, countdown: float = 0.2) -> int:
     if self.request.retries < 2:
-        raise self.retry(countdown=0.2)
+        raise self.retry(countdown=countdown)
     return self.request.retries
 
 
@@ -46,3 +50,18 @@ def survive(directory: str) -> str:
 def note(path: str, text: str) -> None:
     with Path(path).open("a") as file:
         file.write(f"{text}\n")
+
+
+@app.task
+def total(numbers: list[int]) -> int:
+    return sum(numbers)
+
+
+@app.task(acks_late=True, reject_on_worker_lost=True)
+def die_once(directory: str) -> str:
+    """The first time, take the process that runs the task along."""
+    died = Path(directory) / "died"
+    if not died.exists():
+        died.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return "done after all"
