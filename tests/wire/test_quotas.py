@@ -12,6 +12,7 @@ from tests.waiting import eventually
 from tests.wire.raw import Refusal, method, start_ok
 from tests.wire.rows import case, row
 
+Basic = commands.Basic
 OPEN = (10, 40)
 NODE_OPTIONS = (
     *("--connection-max", "3"),
@@ -144,7 +145,6 @@ def test_queues_of_a_vhost_are_limited(server, peer):
 
 @row(74)
 def test_consumers_of_a_channel_are_limited(peer):
-    Basic = commands.Basic
     peer.call(1, commands.Queue.Declare(queue="q", exclusive=True), commands.Queue.DeclareOk)
     for _ in range(2):
         tag = peer.call(1, Basic.Consume(queue="q"), Basic.ConsumeOk).consumer_tag
