@@ -114,15 +114,16 @@ def split_content(content: bytes, position: int = 0) -> tuple[bytes, bytes]:
     return header, b"".join(pieces)
 
 
-def split_message(attributes: int, message: bytes) -> MessageParts:
-    """Take a message apart."""
+def decode_head(message: bytes) -> tuple[str, str]:
+    """The exchange and the routing key of a message."""
     exchange_end = 2 + message[1]
     key_end = exchange_end + 1 + message[exchange_end]
-    return MessageParts(
-        message[2:exchange_end].decode(),
-        message[exchange_end + 1 : key_end].decode(),
-        *split_content(message, head_length(attributes)),
-    )
+    return message[2:exchange_end].decode(), message[exchange_end + 1 : key_end].decode()
+
+
+def split_message(attributes: int, message: bytes) -> MessageParts:
+    """Take a message apart."""
+    return MessageParts(*decode_head(message), *split_content(message, head_length(attributes)))
 
 
 def address_content(message: bytes, start: int, channel: int, frame_max: int) -> bytes:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, get_args, get_origin, get_type_hints
 
 from leveret.broker import (
+    commands_delayed,
     commands_limits,
     commands_objects,
     commands_policies,
@@ -21,6 +22,7 @@ from leveret.broker.broker import Broker
 from leveret.broker.errors import InvalidRequest
 
 COMMANDS: Mapping[str, Callable[..., object]] = {
+    **commands_delayed.COMMANDS,
     **commands_limits.COMMANDS,
     **commands_objects.COMMANDS,
     **commands_policies.COMMANDS,

@@ -6,15 +6,19 @@ RabbitMQ's plugin does it, so that it waits only once.
 """
 
 import logging
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Protocol, cast
 
 from leveret.amqp.errors import AmqpError, InternalError
-from leveret.amqp.message import header_payload, with_header
+from leveret.amqp.message import decode_head, header_payload, with_header
 from leveret.amqp.properties import PropertyView
 from leveret.amqp.tables import Field
 from leveret.broker.turn import Turn
 from leveret.queues.delay import DelayStore, Due
+from leveret.storage.due_run import DueEntry
+from leveret.storage.errors import DiskFull, StorageError
 from leveret.storage.log import SegmentLog
 
 logger = logging.getLogger(__name__)
@@ -57,14 +61,25 @@ class DelayedMessages:
         self._store.hold([message], attributes, [due_ms])
         self._turn.touch(self)
 
-    def pending(self, after: tuple[int, int] | None, limit: int) -> list[Due]:
-        """Up to *limit* waiting messages, as `DelayStore.pending` lists them."""
-        return self._store.pending(after, limit)
+    def pending(self, after: DueEntry | None, limit: int) -> list[Due]:
+        """Up to *limit* waiting messages, as `DelayStore.pending` lists them.
 
-    def cancel(self, offset: int) -> bool:
-        """Drop the message at *offset*; answers whether it was waiting."""
-        self._turn.touch(self)
-        return self._store.cancel(offset)
+        Raises InternalError after a failure, or because of it.
+        """
+        with self._sound():
+            return self._store.pending(after, limit)
+
+    def cancel(self, offsets: Iterable[int]) -> list[int]:
+        """Drop the messages at *offsets*; answers those that were waiting.
+
+        They do not come back after a kill. Raises InternalError after a failure, or because of it.
+        """
+        with self._sound():
+            cancelled = [offset for offset in offsets if self._store.cancel(offset)]
+            self._turn.touch(self)
+            with suppress(DiskFull):  # tried again at the end of the turn
+                self._store.flush_state()
+        return cancelled
 
     # ---- TurnQueue
 
@@ -88,15 +103,8 @@ class DelayedMessages:
 
     def _send(self, due: Due) -> bool:
         message = _has_waited(due.message, due.attributes)
-        exchange_end = 2 + message[1]
-        key_end = exchange_end + 1 + message[exchange_end]
         try:
-            self._post(
-                message[2:exchange_end].decode(),
-                message[exchange_end + 1 : key_end].decode(),
-                message,
-                due.attributes,
-            )
+            self._post(*decode_head(message), message, due.attributes)
         except AmqpError as error:  # it comes again after a restart
             logger.error("delayed message not sent: offset=%s: %s", due.offset, error)
             return False
@@ -106,6 +114,18 @@ class DelayedMessages:
         if error is None and not self.stopped:
             self._store.settle(offsets)
             self._turn.touch(self)
+
+    @contextmanager
+    def _sound(self) -> Iterator[None]:
+        """For work outside of a turn: what it meets is the end of the store."""
+        if self.stopped:
+            raise InternalError(self.stopped)
+        try:
+            yield
+        except (OSError, StorageError) as error:
+            logger.error("delayed messages stopped: %s", error)
+            self.stop(error)
+            raise InternalError(self.stopped) from error
 
     # ---- end
 

@@ -99,6 +99,7 @@ serve.params.extend(
 COMMANDS = {
     "bench": ("leveret.bench.command:command", "Measure a broker under load."),
     "connection": ("leveret.server.commands.objects:connection", "List connections."),
+    "delayed": ("leveret.server.commands.delayed:delayed", "List and cancel delayed messages."),
     "exchange": ("leveret.server.commands.objects:exchange", "List exchanges."),
     "limits": ("leveret.server.commands.limits:limits", "Limit vhosts and users."),
     "operator-policy": (

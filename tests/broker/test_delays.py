@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 from pamqp import commands
 
+from leveret.broker.commands import run_command
+from leveret.broker.errors import RequestError
 from tests.broker.peer import Peer
 from tests.broker.test_duplicates import count, declare, open_channel
 from tests.broker.world import World
@@ -33,7 +35,7 @@ def bind(peer: Peer, exchange: str = "e", queue: str = "q") -> None:
 
 def bodies(peer: Peer) -> list[bytes]:
     """What is in the queue now."""
-    taken = []
+    taken: list[bytes] = []
     while True:
         peer.send(1, commands.Basic.Get(queue="q", no_ack=True))
         (got,) = peer.receive()
@@ -104,6 +106,7 @@ def test_a_message_waits_once(world: World) -> None:
     world.wait(100)
     peer.send(1, commands.Basic.Get(queue="q"))
     (got,) = peer.receive()
+    assert isinstance(got.method, commands.Basic.GetOk)
     peer.send(1, commands.Basic.Reject(got.method.delivery_tag, requeue=False))
     assert count(peer) == 1, "its dead letter was not delayed again"
 
@@ -115,20 +118,109 @@ def test_what_no_queue_takes_is_returned_at_once_by_a_plain_exchange(world: Worl
     assert isinstance(returned.method, commands.Basic.Return)
 
 
-def test_a_waiting_message_can_be_listed_and_cancelled(world: World) -> None:
+def command(world: World, name: str, **arguments: object) -> dict[str, Any]:
+    world.turn.now_ms = world.now_ms  # as the control socket does
+    answer = run_command(world.broker, name, arguments)
+    assert isinstance(answer, dict)
+    return answer
+
+
+def test_waiting_messages_are_listed_as_they_are_due(world: World) -> None:
+    peer = open_channel(world)
+    declare_delayed(peer)
+    declare(peer, "q")
+    delayed(peer, b"three", 300)
+    delayed(peer, b"one", 100)
+    delayed(peer, b"two", 200, exchange="")
+    world.wait(40)
+    answer = command(world, "list_delayed")
+    assert answer["waiting"] == 3
+    assert answer["messages"] == [
+        {
+            "id": offset,
+            "due_ms": world.now_ms - 40 + delay,
+            "remaining_ms": delay - 40,
+            "size": size,
+            "exchange": exchange,
+            "routing_key": "q",
+            "message_id": None,
+        }
+        for offset, delay, size, exchange in ((1, 100, 3, "e"), (2, 200, 3, ""), (0, 300, 5, "e"))
+    ]
+
+
+def test_a_list_goes_on_behind_the_page_before(world: World) -> None:
+    peer = open_channel(world)
+    declare_delayed(peer)
+    for number in range(10):
+        delayed(peer, b"%d" % number, 100 + number // 2)
+    pages = []
+    after = None
+    while True:
+        answer = command(world, "list_delayed", limit=3, after=after)
+        after = answer["next"]
+        if after is None:
+            break
+        pages.append([row["id"] for row in answer["messages"]])
+    assert pages == [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9]]
+
+
+def test_a_page_of_one_exchange_may_be_empty_and_not_the_last(world: World) -> None:
+    peer = open_channel(world)
+    declare_delayed(peer)
+    declare_delayed(peer, "f")
+    for exchange in "eef":
+        delayed(peer, b"m", 100, exchange)
+    first = command(world, "list_delayed", exchange="f", limit=2)
+    assert first["messages"] == []
+    second = command(world, "list_delayed", exchange="f", limit=2, after=first["next"])
+    assert [row["id"] for row in second["messages"]] == [2]
+
+
+def test_a_cancelled_message_is_never_sent(world: World) -> None:
     peer = open_channel(world)
     declare_delayed(peer)
     declare(peer, "q")
     bind(peer)
-    delayed(peer, b"one", 100)
-    delayed(peer, b"two", 50)
-    pending = world.vhost.delays.pending(None, 10)
-    assert [due.due_ms - world.now_ms for due in pending] == [50, 100]
-    assert world.vhost.delays.cancel(pending[0].offset)
-    assert not world.vhost.delays.cancel(pending[0].offset)
+    for number in range(4):
+        delayed(peer, b"%d" % number, 100)
+    answer = command(world, "cancel_delayed", ids=[3, 1, 9])
+    assert answer == {"cancelled": [3, 1], "unknown": [9]}
+    assert command(world, "cancel_delayed", ids=[1])["unknown"] == [1]
     world.run()
-    world.wait(1000)
-    assert bodies(peer) == [b"one"]
+    world.restart()
+    peer = open_channel(world)
+    world.wait(100)
+    assert bodies(peer) == [b"0", b"2"]
+    assert command(world, "cancel_delayed", ids=[0])["unknown"] == [0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ({"vhost": "x"}, "vhost 'x' does not exist"),
+        ({"limit": 0}, "limit is at least 1"),
+        ({"after": [5]}, "after is the due time and the id of a message"),
+        ({"after": [5, -1]}, "after is the due time and the id of a message"),
+    ],
+)
+def test_a_list_that_makes_no_sense_is_refused(
+    world: World, arguments: dict[str, object], complaint: str
+) -> None:
+    with pytest.raises(RequestError, match=complaint):
+        run_command(world.broker, "list_delayed", arguments)
+
+
+def test_damage_found_by_a_command_ends_the_store_and_says_so(world: World) -> None:
+    peer = open_channel(world)
+    declare_delayed(peer)
+    delayed(peer, b"m", 100)
+    (log,) = world.directory.glob("vhosts/*/delayed/*.log")
+    log.write_bytes(log.read_bytes()[:-1] + b"x")
+    for name, arguments in (("list_delayed", {}), ("cancel_delayed", {"ids": [0]})):
+        with pytest.raises(RequestError, match="its storage failed"):
+            run_command(world.broker, name, arguments)
+    world.wait(100)
 
 
 def test_with_the_exchange_gone_its_messages_go_nowhere(world: World) -> None:
