@@ -12,6 +12,7 @@ The caller has the clock: times are arguments, in milliseconds, u64.
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -22,19 +23,21 @@ from leveret.storage.disk_space import DiskSpace
 from leveret.storage.due_index import RUN_ENTRIES, DueIndex
 from leveret.storage.due_run import DueEntry
 from leveret.storage.files import NO_SPACE
-from leveret.storage.log import LogOptions, SegmentLog
+from leveret.storage.log import KIB, MIB, LogOptions, SegmentLog
 from leveret.storage.recovery import recover
 from leveret.storage.state_log import State
 
 logger = logging.getLogger(__name__)
 
-TAKE_BYTES = 4 * 1024 * 1024
-"""About what `take_due` answers at most."""
+SEGMENT_BYTES = 8 * MIB
+"""A segment is kept for as long as one of its messages waits, so it should not hold many."""
+TAKE_BYTES = 4 * MIB
+"""About what `take_due` and `pending` answer at most."""
 AHEAD_MS = 1000
 """How long before its time a message may be read, on the way to others."""
-AHEAD_BYTES = 512 * 1024
+AHEAD_BYTES = 512 * KIB
 """About what is read ahead."""
-TAIL_BYTES = 32 * 1024 * 1024
+TAIL_BYTES = 32 * MIB
 """About what a restart has to read of the log to know the due times."""
 
 
@@ -75,9 +78,11 @@ class DelayStore:
     ) -> "DelayStore":
         """Open the store in *directory*, which is created when there is something to write.
 
-        *run_entries* is the length at which a part of the index is written. Blocks. Raises
-        StorageError, OSError.
+        New segments are smaller than *options* say. *run_entries* is the length at which a part of
+        the index is written. Blocks. Raises StorageError, OSError.
         """
+        segment_bytes = min(options.segment_bytes, SEGMENT_BYTES)
+        options = replace(options, segment_bytes=segment_bytes)
         log, found = recover(directory, options, clock_ms, space=space)
         messages = DelayLog(log, options, clock_ms)
         index = DueIndex(directory, run_entries)
@@ -135,8 +140,7 @@ class DelayStore:
         LogFailed, CorruptRecord.
         """
         with self._ends_with_the_log():
-            most = TAKE_BYTES // self._messages.record_bytes or 1
-            entries = self._index.take(now_ms, min(limit, most))
+            entries = self._index.take(now_ms, min(limit, self._most_taken))
             self._load([offset for _, offset in entries], now_ms)
         ahead = self._ahead
         return [Due(offset, due_ms, *ahead.pop(offset)) for due_ms, offset in entries]
@@ -161,14 +165,14 @@ class DelayStore:
         return True
 
     def pending(self, after: DueEntry | None, limit: int) -> list[Due]:
-        """The first *limit* pending messages, in the order of their times.
+        """The first *limit* pending messages, in the order of their times; fewer if they are large.
 
         They come behind the due time and offset *after*: those of the last message of the page
         before. Raises LogFailed, CorruptRecord.
         """
         since = (after[0], after[1] + 1) if after else (0, 0)
         with self._ends_with_the_log():
-            entries = list(islice(self._index.entries(since), limit))
+            entries = list(islice(self._index.entries(since), min(limit, self._most_taken)))
             found = self._messages.read([offset for _, offset in entries])
         return [Due(offset, due_ms, *found[offset]) for due_ms, offset in entries]
 
@@ -184,6 +188,10 @@ class DelayStore:
     def delete(self) -> None:
         """Remove every message."""
         self._log.delete()
+
+    @property
+    def _most_taken(self) -> int:
+        return TAKE_BYTES // self._messages.record_bytes or 1
 
     def _load(self, offsets: list[int], now_ms: int) -> None:
         """Have the messages at *offsets* in memory, and some that are due soon.

@@ -12,10 +12,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from leveret.queues.delay import TAKE_BYTES, DelayStore, Due
+from leveret.queues.delay import SEGMENT_BYTES, TAKE_BYTES, DelayStore, Due
 from leveret.storage.disk_space import DiskSpace
 from leveret.storage.errors import CorruptRecord, LogFailed
-from leveret.storage.log import LogOptions
+from leveret.storage.log import MIB, SPARE_NAME, LogOptions
 
 OPTIONS = LogOptions(segment_bytes=16384, index_interval_bytes=512)
 NOW_MS = 1_700_000_000_000
@@ -221,6 +221,21 @@ def test_what_was_settled_is_given_back(tmp_path: Path) -> None:
         assert store.flush_state() is not None
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 2 * OPTIONS.segment_bytes
     assert not list(tmp_path.glob("*.due"))
+    store.close()
+
+
+def test_one_long_delay_keeps_little_of_the_disk(tmp_path: Path) -> None:
+    options = LogOptions(segment_bytes=256 * MIB)
+    store = DelayStore.open(tmp_path, options, lambda: NOW_MS, space=DiskSpace())
+    hold(store, [NOW_MS + YEAR_MS])
+    for _ in range(24):
+        hold(store, [NOW_MS] * 1000, 1000)
+    while taken := store.take_due(NOW_MS, 4000):
+        store.settle([message.offset for message in taken])
+        store.flush_state()
+    files = [path for path in tmp_path.iterdir() if path.name != SPARE_NAME]
+    assert sum(path.stat().st_size for path in files) < 2.1 * SEGMENT_BYTES
+    assert len(store) == 1
     store.close()
 
 
