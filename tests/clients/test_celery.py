@@ -110,6 +110,18 @@ def test_tasks_sent_before_a_kill_of_the_broker_are_done_by_a_worker_that_reconn
     eventually(lambda: set(done.read_text().split()) == set(map(str, range(20))))
 
 
+def test_urgent_tasks_are_done_first(
+    run: Start, shared_broker: BrokerProcess, tmp_path: Path
+) -> None:
+    tasks = environment(shared_broker)
+    done = tmp_path / "done"
+    priorities = ["0", "9", "5", "9", "1"]
+    run(str(PROGRAMS / "ranked_tasks.py"), str(done), *priorities, environment=tasks).finish()
+    options = ["-c", "1", "--prefetch-multiplier=1"]
+    run(*worker_command("ranked", *options, application="ranked_tasks"), environment=tasks)
+    eventually(lambda: done.exists() and done.read_text().split() == ["9", "9", "5", "1", "0"])
+
+
 def test_kombu(run: Start, shared_broker: BrokerProcess) -> None:
     lines = run(str(PROGRAMS / "use_kombu.py"), shared_broker.uri).finish()
     assert lines == [
