@@ -16,7 +16,7 @@ from leveret.queues.declaration import QueueDeclaration
 from leveret.queues.expiry import due_ms
 from leveret.queues.priority_ready import PriorityReady, ReadyPick
 from leveret.queues.ready import ReadyRange
-from leveret.queues.scattered_store import ScatteredStore
+from leveret.queues.scattered_store import ScatteredMemoryStore, ScatteredStore
 
 
 class PriorityQueue(ClassicQueue):
@@ -54,6 +54,7 @@ class PriorityQueue(ClassicQueue):
                         levels[place : place + 1],
                         redelivered=offset in redelivered,
                     )
+        self._may_expire = self.ready.count > 0
 
     def _append(
         self, payloads: list[bytes], attributes: int, payload_length: int, now_ms: int
@@ -97,3 +98,10 @@ class PriorityQueue(ClassicQueue):
     def _discard(self, offsets: Sequence[int]) -> None:
         self.ready.forget(offsets)
         super()._discard(offsets)
+
+    def delete(self) -> None:
+        """Remove every message."""
+        highest = self.ready.max_priority
+        super().delete()
+        self._store = self._scattered = ScatteredMemoryStore()
+        self.ready = PriorityReady(0, highest)
