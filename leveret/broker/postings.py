@@ -138,7 +138,15 @@ def publish(
     turn.touch(queue)
     if not refused:
         return []
-    places = list(refused)
+    places = _try_again(queue, messages, list(refused), attributes, turn)
+    if places:
+        queue.refuse([messages[place] for place in places], attributes, turn.now_ms)
+    return places
+
+
+def _try_again(
+    queue: ClassicQueue, messages: list[bytes], places: list[int], attributes: int, turn: Turn
+) -> list[int]:
     while len(queue.consumers):
         waiting = queue.ready.count
         turn.work_off(queue)

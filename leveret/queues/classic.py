@@ -123,7 +123,7 @@ class ClassicQueue:
     ) -> Sequence[int]:
         """Append *payloads*; they are ready once `flush` has been called in the same turn.
 
-        Answers the places of those that the queue refuses.
+        Answers the places of those that the queue refuses: `refuse` them unless they are tried again.
         """
         if attributes & EXPIRES:
             self._may_expire = True
@@ -131,12 +131,17 @@ class ClassicQueue:
         refused: Sequence[int] = ()
         if rules is not None and rules.limits_intake:
             waiting = self.ready.count + self._store.next_offset - self.ready.end
-            payloads, refused = rules.admit(self, payloads, attributes, waiting, now_ms)
+            payloads, refused = rules.admit(payloads, attributes, waiting, now_ms)
             if not payloads:
                 return refused
             rules.appended(payloads, attributes, self._store.next_offset)
         self._append(payloads, attributes, payload_length, now_ms)
         return refused
+
+    def refuse(self, payloads: list[bytes], attributes: int, now_ms: int) -> None:
+        """These do not fit: send them to the dead letter exchange, if it gets such messages."""
+        if self._rules is not None:
+            self._rules.refuse(self, payloads, attributes, now_ms)
 
     def _append(
         self, payloads: list[bytes], attributes: int, payload_length: int, now_ms: int

@@ -98,12 +98,7 @@ class QueueRules:
     # ---- in
 
     def admit(
-        self,
-        queue: "ClassicQueue",
-        payloads: list[bytes],
-        attributes: int,
-        waiting: int,
-        now_ms: int,
+        self, payloads: list[bytes], attributes: int, waiting: int, now_ms: int
     ) -> tuple[list[bytes], Sequence[int]]:
         """Those of *payloads* that the queue takes, and the places of those that it refuses.
 
@@ -119,7 +114,7 @@ class QueueRules:
             new = [payloads[place] for place in places]
             refused = [places[at] for at in limit.refused(new, attributes, waiting)]
             if refused:
-                self._refuse(queue, [payloads[place] for place in refused], attributes, now_ms)
+                self._forget([payloads[place] for place in refused], attributes)
                 without = set(refused)
                 places = [place for place in places if place not in without]
         admitted = payloads if len(places) == len(payloads) else [payloads[at] for at in places]
@@ -127,14 +122,17 @@ class QueueRules:
             limit.added(admitted, attributes)
         return admitted, refused
 
-    def _refuse(
-        self, queue: "ClassicQueue", payloads: list[bytes], attributes: int, now_ms: int
-    ) -> None:
-        assert self.limit is not None
+    def _forget(self, payloads: list[bytes], attributes: int) -> None:
         if self.duplicates is not None:
             for payload in payloads:
                 self.duplicates.forget(payload, attributes)
-        if self.limit.overflow is Overflow.REJECT_PUBLISH_DLX and self.dead_letters:
+
+    def refuse(
+        self, queue: "ClassicQueue", payloads: list[bytes], attributes: int, now_ms: int
+    ) -> None:
+        """These were not admitted, and are not tried again."""
+        is_buried = self.limit is not None and self.limit.overflow is Overflow.REJECT_PUBLISH_DLX
+        if is_buried and self.dead_letters:
             batch = Batch(0, now_ms, attributes, payloads, 0)
             self._keeper.bury(queue, batch, (), DeathReason.MAX_LENGTH)
 

@@ -78,3 +78,40 @@ def test_a_commit_to_a_deleted_queue_with_priorities_goes_nowhere(
     other = connect(world)
     other.call(1, commands.Queue.Delete(queue="q"), commands.Queue.DeleteOk)
     peer.call(1, commands.Tx.Commit(), commands.Tx.CommitOk)
+
+
+# ---- limits
+
+
+def test_what_consumers_made_room_for_is_not_dead_lettered(peer: Peer) -> None:
+    declare(peer, "dead")
+    declare(
+        peer,
+        "q",
+        max_length=1,
+        overflow="reject-publish-dlx",
+        dead_letter_exchange="",
+        dead_letter_routing_key="dead",
+    )
+    peer.call(1, commands.Basic.Consume(queue="q", no_ack=True), commands.Basic.ConsumeOk)
+    peer.publish(1, "q", b"1", b"2", b"3")
+    assert bodies(peer) == [b"1", b"2", b"3"]
+    assert ready(peer, "dead") == 0
+
+
+def test_what_does_not_fit_is_dead_lettered_once(peer: Peer) -> None:
+    declare(peer, "dead")
+    declare(
+        peer,
+        "q",
+        max_length=1,
+        overflow="reject-publish-dlx",
+        dead_letter_exchange="",
+        dead_letter_routing_key="dead",
+    )
+    peer.call(1, commands.Basic.Qos(prefetch_count=1), commands.Basic.QosOk)
+    peer.call(1, commands.Basic.Consume(queue="q"), commands.Basic.ConsumeOk)
+    peer.publish(1, "q", b"1", b"2", b"3", b"4")
+    assert bodies(peer) == [b"1"]
+    assert ready(peer, "q") == 1
+    assert ready(peer, "dead") == 2
