@@ -55,6 +55,21 @@ def write_constant(run: bytearray, position: int, stride: int, value: bytes, cou
         run[_column(offset, stride, count)] = bytes([byte]) * count
 
 
+def write_packed(run: bytearray, position: int, stride: int, packed: bytes, count: int) -> None:
+    """Write *count* values of one length, which follow each other in *packed*, one per record."""
+    width = len(packed) // count
+    for offset in range(width):
+        run[_column(position + offset, stride, count)] = packed[offset::width]
+
+
+def read_counters(run: bytearray, position: int, stride: int, count: int) -> tuple[int, ...]:
+    """The u64 in each of *count* records, in the first at *position*."""
+    packed = bytearray(8 * count)
+    for offset in range(8):
+        packed[offset::8] = run[_column(position + offset, stride, count)]
+    return struct.unpack(f">{count}Q", packed)
+
+
 def is_counting(run: bytearray, position: int, stride: int, first: int, count: int) -> bool:
     """Whether *count* records, the first at *position*, hold the numbers from *first* on.
 

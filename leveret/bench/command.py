@@ -21,7 +21,7 @@ from leveret.bench.report import (
     results_json,
     results_table,
 )
-from leveret.bench.workloads import WORKLOADS, Workload
+from leveret.bench.workloads import CORE, WORKLOADS, Workload
 
 _COUNT = click.IntRange(min=1)
 _LIMIT = click.IntRange(min=0)
@@ -38,6 +38,10 @@ Examples:
       each named workload for 5 s
   leveret bench --workload c --rate 500
       a named workload, changed in one point
+  leveret bench --workload c --workload priority --workload ttl
+      a plain queue, one with priorities, one with expirations
+  leveret bench --rate 1000 --delay 2000 --warmup 3
+      delayed messages; their delivery ms is how late they come
   leveret bench --workload c --against amqp://other:5672/ --rounds 3
       the same on a second broker, in turn, and the ratio
 
@@ -58,7 +62,7 @@ could not be done."""
     "names",
     multiple=True,
     metavar="NAME",
-    help="A named workload, or core for all. May be repeated.",
+    help="A named workload, or core for a to h. May be repeated.",
 )
 @click.option("--list", "is_list", is_flag=True, help="Print the named workloads and leave.")
 @click.option("--size", type=_COUNT, help="Bytes of a body.  [16]")
@@ -78,6 +82,15 @@ could not be done."""
 @click.option("--fill", type=_LIMIT, help="Publish so many, then consume them; no --duration.")
 @click.option(
     "--unique", "is_unique", is_flag=True, default=None, help="Own id, time and key per message."
+)
+@click.option("--priorities", type=click.IntRange(1, 255), metavar="N", help="Random, 0 to N.")
+@click.option("--expirations", type=_COUNT, metavar="N", help="So many different ones.")
+@click.option(
+    "--delay",
+    "delay_ms",
+    type=click.IntRange(1, 2**31 - 1),
+    metavar="MS",
+    help="Delayed messages, by half of it to all of it.",
 )
 @click.option("--duration", type=click.FloatRange(min=0.1), default=10.0, help="Seconds.  [10]")
 @click.option("--warmup", type=click.FloatRange(min=0), default=2.0, help="Seconds before.  [2]")
@@ -126,7 +139,7 @@ def _named(names: Sequence[str]) -> list[Workload]:
     if unknown:
         raise BenchError(f"no workload {unknown[0]}; one of core, {', '.join(WORKLOADS)}")
     if "core" in names:
-        return list(WORKLOADS.values())
+        names = [*CORE, *(name for name in names if name not in ("core", *CORE))]
     return [WORKLOADS[name] for name in names] or [Workload()]
 
 

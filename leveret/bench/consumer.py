@@ -2,12 +2,13 @@
 
 import selectors
 import time
+from itertools import groupby
 from multiprocessing.connection import Connection as Pipe
 
 from pamqp import commands
 
 from leveret.bench.client import Address, Connection, decode_method
-from leveret.bench.columns import is_counting
+from leveret.bench.columns import is_counting, read_counters
 from leveret.bench.errors import BenchError
 from leveret.bench.frames import (
     SEQUENCE_BITS,
@@ -41,9 +42,11 @@ class Consumer:
         checks: Checks,
         times: Histogram,
         counters: Counters,
+        delay_ms: int = 0,
     ) -> None:
         self.connection = connection
         self.redelivered = 0
+        self.early = 0
         self._queue = queue
         self._ack_every = ack_every
         self._checks = checks
@@ -52,6 +55,9 @@ class Consumer:
         self._shape: DeliveryShape | None = None
         self._next_tag = 1
         self._acks = bytearray()
+        self._is_delayed = delay_ms > 0
+        # Brokers count whole milliseconds, and their clock need not run exactly as ours does.
+        self._slack_ns = (1 + delay_ms // 1000) * 1_000_000
 
     @property
     def has_acks(self) -> bool:
@@ -127,29 +133,40 @@ class Consumer:
         self.redelivered += count - flags.count(0)
         self._check(start + shape.number_offset, stride, count)
         if self._counters.measuring:
-            step = stride * max(1, count // _TIMED_PER_RUN)
+            step = stride * (1 if self._is_delayed else max(1, count // _TIMED_PER_RUN))
             for position in range(start + shape.stamp_offset, end, step):
-                self._times.add(now_ns - read_u64(data, position))
+                self._time(now_ns - read_u64(data, position))
         if self._ack_every:
             self._acknowledge(count)
         self._next_tag += count
         self._counters.consumed += count
 
+    def _time(self, taken_ns: int) -> None:
+        self._times.add(taken_ns)
+        if taken_ns < -self._slack_ns:
+            self.early += 1
+
     def _check(self, position: int, stride: int, count: int) -> None:
         data = self.connection.buffer.data
         first = read_u64(data, position)
         if is_counting(data, position, stride, first, count):
-            self._add(first, count)
-        else:
-            for place in range(position, position + count * stride, stride):
-                self._add(read_u64(data, place), 1)
+            check, base = self._check_of(first)
+            check.add(first - base, count)
+            return
+        numbers = read_counters(data, position, stride, count)
+        for _, run in groupby(numbers, lambda number: number >> SEQUENCE_BITS):
+            same = list(run)
+            check, base = self._check_of(min(same))
+            check.add_each([number - base for number in same])
 
-    def _add(self, number: int, count: int) -> None:
-        stream, sequence = number >> SEQUENCE_BITS, number & (1 << SEQUENCE_BITS) - 1
+    def _check_of(self, number: int) -> tuple[SequenceCheck, int]:
+        """The check of the stream of *number*, and the number before the first of the stream."""
+        stream = number >> SEQUENCE_BITS
         check = self._checks.get((self._queue, stream))
-        if check is None or not sequence:
+        base = stream << SEQUENCE_BITS
+        if check is None or number == base:
             raise BenchError(f"queue {self._queue} delivered a message that was not sent to it")
-        check.add(sequence, count)
+        return check, base
 
     def _acknowledge(self, count: int) -> None:
         first, every = self._next_tag, self._ack_every
@@ -172,9 +189,10 @@ class Consumers:
         self._times = Histogram()
         self._selector = selectors.DefaultSelector()
         workload = topology.workload
-        is_shared = workload.consumer_count > workload.queue_count
+        # Nothing comes before the shortest delay is over, and perhaps nothing before the longest.
+        self._stall_s = _STALL_S + workload.delay_ms / 1000
         self._checks: Checks = {
-            (queue, lane.stream): SequenceCheck(is_shared=is_shared)
+            (queue, lane.stream): SequenceCheck(is_ordered=workload.is_ordered)
             for producer in range(workload.producers)
             for lane in topology.lanes(producer)
             for queue in lane.queues
@@ -187,6 +205,7 @@ class Consumers:
                 checks=self._checks,
                 times=self._times,
                 counters=counters,
+                delay_ms=workload.delay_ms,
             )
             for index in range(workload.consumer_count)
         ]
@@ -211,6 +230,7 @@ class Consumers:
                 duplicated=sum(check.duplicated for check in checks),
                 out_of_order=sum(check.out_of_order for check in checks),
                 redelivered=sum(consumer.redelivered for consumer in self._consumers),
+                early=sum(consumer.early for consumer in self._consumers),
                 delivery=self._times.percentiles(),
             )
         )
@@ -236,7 +256,7 @@ class Consumers:
                     key.data.send_acks()
                 self._watch(key)
             if published is not None and (
-                self._has_all(published) or time.monotonic_ns() - last_ns > _STALL_S * 1e9
+                self._has_all(published) or time.monotonic_ns() - last_ns > self._stall_s * 1e9
             ):
                 return last_ns, published
 

@@ -1,20 +1,23 @@
 """Frames: publishes and acks encoded in batches, deliveries and confirms found in a received run.
 
 Body of a message, big endian; the rest up to its size is filler:
-    u64 nanoseconds (monotonic clock) at publish
+    u64 nanoseconds (monotonic clock) at publish, for a delayed message when it is due
     u64 message number: 16 bits stream, 48 bits sequence number from 1
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, islice
 from typing import Self
 
+from leveret.bench import variety
 from leveret.bench.columns import (
     count_alike,
     write_constant,
     write_counter,
     write_hex_counter,
+    write_packed,
 )
 from leveret.bench.errors import BenchError
 
@@ -34,8 +37,10 @@ _DELIVER = _METHOD_ID.pack(60, 60)
 _ACK = struct.Struct(">BHIHHQBB")
 _CONFIRM = struct.Struct(">11xQ?x")
 _TAG_OFFSET = 11
-_PERSISTENT_FLAG, _CONTENT_TYPE_FLAG = 0x1000, 0x8000
-_MESSAGE_ID_FLAG, _TIMESTAMP_FLAG = 0x0080, 0x0040
+_CONTENT_TYPE, _HEADERS, _DELIVERY_MODE, _PRIORITY = 0x8000, 0x2000, 0x1000, 0x0800
+_EXPIRATION, _MESSAGE_ID, _TIMESTAMP = 0x0100, 0x0080, 0x0040
+# Class id, weight, body size, flags of the properties, which follow.
+_HEADER_START = struct.Struct(">HHQH")
 
 
 def encode_frame(frame_type: int, payload: bytes) -> bytes:
@@ -76,7 +81,9 @@ class PublishBatch:
     """A ring of encoded publishes to *exchange*, one after the other with each of *keys*.
 
     The keys have one length, so the messages have, too. With *is_unique* each message has its own
-    message-id and timestamp, and its own routing key where a key contains KEY_NUMBER.
+    message-id and timestamp, and its own routing key where a key contains KEY_NUMBER. *priorities*
+    is the highest priority, *expirations* the number of different expirations, *delay_ms* the
+    longest delay, each 0 for none.
     """
 
     def __init__(
@@ -89,9 +96,21 @@ class PublishBatch:
         frame_max: int,
         is_persistent: bool,
         is_unique: bool,
+        priorities: int = 0,
+        expirations: int = 0,
+        delay_ms: int = 0,
     ) -> None:
         methods = [_encode_publish(exchange, key) for key in keys]
-        header = _encode_header(body_size, is_persistent=is_persistent, is_unique=is_unique)
+        properties = {
+            _CONTENT_TYPE: _short_string("application/json") if is_unique else b"",
+            _HEADERS: _encode_delay() if delay_ms else b"",
+            _DELIVERY_MODE: b"\x02" if is_persistent else b"",
+            _PRIORITY: b"\x00" if priorities else b"",
+            _EXPIRATION: _short_string("0" * 10) if expirations else b"",
+            _MESSAGE_ID: _short_string("0" * 16 + KEY_NUMBER) if is_unique else b"",
+            _TIMESTAMP: bytes(8) if is_unique else b"",
+        }
+        header = _encode_header(body_size, properties)
         body = _encode_body(body_size, frame_max)
         self.stride = len(methods[0]) + len(header) + len(body)
         self.capacity = capacity
@@ -104,9 +123,16 @@ class PublishBatch:
         key_start = len(methods[0]) - len(keys[0]) - 2
         number = keys[0].find(KEY_NUMBER)
         self._key_offset = key_start + number if number >= 0 else None
-        # The message id and the timestamp are the last two properties.
-        self._timestamp_offset = len(methods[0]) + len(header) - 1 - 8
-        self._message_id_offset = self._timestamp_offset - len(KEY_NUMBER)
+        ends = _property_ends(properties, len(methods[0]))
+        self._timestamp_offset = ends[_TIMESTAMP] - 8
+        self._message_id_offset = ends[_MESSAGE_ID] - len(KEY_NUMBER)
+        self._varied: list[tuple[int, variety.Cycle]] = []
+        if priorities:
+            self._varied.append((ends[_PRIORITY] - 1, variety.priorities(priorities)))
+        if expirations:
+            self._varied.append((ends[_EXPIRATION] - 10, variety.expirations(expirations)))
+        self._delay_offset = ends[_HEADERS] - 4
+        self._delays = variety.delays(delay_ms) if delay_ms else None
 
     def fill(self, first_number: int, count: int, stamp_ns: int, time_s: int) -> memoryview:
         """Number and stamp the next messages, at most *count*, and return their frames.
@@ -118,7 +144,14 @@ class PublishBatch:
         ring, stride = self._ring, self.stride
         start = self._slot * stride
         stamp = start + self._stamp_offset
-        write_constant(ring, stamp, stride, _U64.pack(stamp_ns), count)
+        if self._delays is None:
+            write_constant(ring, stamp, stride, _U64.pack(stamp_ns), count)
+        else:
+            delays = self._delays.take(count)
+            write_packed(ring, start + self._delay_offset, stride, delays, count)
+            write_packed(ring, stamp, stride, _due_times(stamp_ns, delays, count), count)
+        for offset, cycle in self._varied:
+            write_packed(ring, start + offset, stride, cycle.take(count), count)
         write_counter(ring, stamp + 8, stride, first_number, count)
         if self._is_unique:
             timestamp = _U64.pack(time_s)
@@ -224,14 +257,29 @@ def _encode_publish(exchange: str, key: str) -> bytes:
     return encode_frame(_METHOD, _PUBLISH + arguments)
 
 
-def _encode_header(body_size: int, *, is_persistent: bool, is_unique: bool) -> bytes:
-    flags = _PERSISTENT_FLAG if is_persistent else 0
-    properties = b"\x02" if is_persistent else b""
-    if is_unique:
-        flags |= _CONTENT_TYPE_FLAG | _MESSAGE_ID_FLAG | _TIMESTAMP_FLAG
-        message_id = _short_string("0" * 16 + KEY_NUMBER)
-        properties = _short_string("application/json") + properties + message_id + bytes(8)
-    return encode_frame(_HEADER, struct.pack(">HHQH", 60, 0, body_size, flags) + properties)
+def _encode_header(body_size: int, properties: Mapping[int, bytes]) -> bytes:
+    """A content header with those of *properties* that are not empty."""
+    flags = sum(flag for flag, encoded in properties.items() if encoded)
+    start = _HEADER_START.pack(60, 0, body_size, flags)
+    return encode_frame(_HEADER, start + b"".join(properties.values()))
+
+
+def _property_ends(properties: Mapping[int, bytes], header: int) -> dict[int, int]:
+    """Where each of *properties* ends in a message whose header frame begins at *header*."""
+    first = header + _FRAME.size + _HEADER_START.size
+    ends = accumulate(map(len, properties.values()), initial=first)
+    return dict(zip(properties, islice(ends, 1, None), strict=True))
+
+
+def _encode_delay() -> bytes:
+    """A table of headers with an i32 for the delay at its end."""
+    entry = _short_string("x-delay") + b"I" + bytes(4)
+    return struct.pack(">I", len(entry)) + entry
+
+
+def _due_times(stamp_ns: int, delays: bytes, count: int) -> bytes:
+    delays_ms = struct.unpack(f">{count}i", delays)
+    return struct.pack(f">{count}Q", *(stamp_ns + delay_ms * 1_000_000 for delay_ms in delays_ms))
 
 
 def _encode_body(body_size: int, frame_max: int) -> bytes:

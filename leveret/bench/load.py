@@ -16,6 +16,7 @@ from multiprocessing.process import BaseProcess
 from multiprocessing.sharedctypes import RawValue
 from typing import TypeVar
 
+from leveret.bench.broker_process import cpu_s, find_peer, resident_mb
 from leveret.bench.client import Address, Connection
 from leveret.bench.consumer import Consumers
 from leveret.bench.errors import BenchError
@@ -81,12 +82,19 @@ class Load:
         self._counters: Counters = RawValue(Counters)
         self._started_s = 0.0
         self._last = self._sample()
+        self._broker_pid: int | None = None
+        self._idle_mb: float | None = None
+        self._most_mb: float | None = None
+        self._begin_cpu_s: float | None = None
 
     def run(self) -> Result:
         """Run once and return what was measured. Raises BenchError if it cannot."""
         topology = Topology(self.workload, f"leveret-bench-{secrets.token_hex(4)}")
         control = Connection(self.address)
         try:
+            self._broker_pid = find_peer(control.socket)
+            self._begin_cpu_s = self._cpu_s()
+            self._weigh()
             topology.declare(control)
             # Told apart by what they do; the consumers exist before the first publish.
             with (
@@ -131,12 +139,16 @@ class Load:
     def _fill_and_drain(
         self, topology: Topology, producers: "_Worker", consumers: "_Worker"
     ) -> Result:
+        is_delayed = self.workload.delay_ms > 0
         self._counters.measuring = 1
+        if is_delayed:
+            consumers.order(Start())
         producers.order(Start())
         published = self._result(producers, Published, "fill")
-        # How long a message lay in the queue says nothing of the broker.
-        self._counters.measuring = 0
-        consumers.order(Start())
+        if not is_delayed:
+            # How long a message lay in the queue says nothing of the broker.
+            self._counters.measuring = 0
+            consumers.order(Start())
         consumers.order(_stop_at(topology, published))
         consumed = self._result(consumers, Consumed, "drain")
         return self._combine(
@@ -175,6 +187,10 @@ class Load:
             out_of_order=consumed.out_of_order,
             redelivered=consumed.redelivered,
             nacked=published.nacked,
+            early=consumed.early,
+            idle_mb=self._idle_mb,
+            most_mb=self._most_mb,
+            cpu_us=self._cpu_us(),
         )
 
     @contextmanager
@@ -216,6 +232,7 @@ class Load:
         if now.at_s - last.at_s < _TICK_S / 2:
             return
         self._last = now
+        self._weigh()
         seconds = now.at_s - last.at_s
         self._on_progress(
             Progress(
@@ -225,6 +242,23 @@ class Load:
                 consumed_per_s=(now.consumed - last.consumed) / seconds,
             )
         )
+
+    def _weigh(self) -> None:
+        """Take note of the broker's memory: what it had first, and the most."""
+        now_mb = None if self._broker_pid is None else resident_mb(self._broker_pid)
+        if now_mb is not None:
+            self._idle_mb = self._idle_mb or now_mb
+            self._most_mb = max(self._most_mb or 0, now_mb)
+
+    def _cpu_us(self) -> float | None:
+        """The broker's CPU time for each message delivered so far, in microseconds."""
+        end_s, consumed = self._cpu_s(), self._counters.consumed
+        if self._begin_cpu_s is None or end_s is None or not consumed:
+            return None
+        return (end_s - self._begin_cpu_s) / consumed * 1e6
+
+    def _cpu_s(self) -> float | None:
+        return None if self._broker_pid is None else cpu_s(self._broker_pid)
 
     def _sample(self) -> _Sample:
         counters = self._counters

@@ -124,6 +124,9 @@ class _LaneBatch:
             frame_max=frame_max,
             is_persistent=workload.is_persistent,
             is_unique=workload.is_unique,
+            priorities=workload.priorities,
+            expirations=workload.expirations,
+            delay_ms=workload.delay_ms,
         )
 
     def fill(self, count: int, stamp_ns: int) -> tuple[memoryview, int]:

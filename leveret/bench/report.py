@@ -1,7 +1,7 @@
 """Report: the figures of runs as a table of at most 80 columns and as JSON."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from statistics import median
 
@@ -10,7 +10,12 @@ from leveret.bench.histogram import Percentiles
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One run, or the medians of several. Rates are of the measured time, sums of the whole run."""
+    """One run, or the medians of several. Rates are of the measured time, sums of the whole run.
+
+    For delayed messages `delivery_ms` is how late they came, and `early` how many came too soon.
+    `idle_mb` is the broker's memory before the run, `most_mb` the most in it, in 1,000,000 bytes,
+    `cpu_us` its CPU time in microseconds for each message delivered.
+    """
 
     workload: str
     broker: str
@@ -28,6 +33,10 @@ class Result:
     out_of_order: int
     redelivered: int
     nacked: int
+    early: int
+    idle_mb: float | None
+    most_mb: float | None
+    cpu_us: float | None
 
     @property
     def faults(self) -> str:
@@ -37,6 +46,7 @@ class Result:
             "duplicated": self.duplicated,
             "out of order": self.out_of_order,
             "nacked": self.nacked,
+            "early": self.early,
         }
         return ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
 
@@ -68,6 +78,9 @@ def middle(results: Sequence[Result]) -> Result:
         published_per_s=median(result.published_per_s for result in results),
         confirmed_per_s=median(result.confirmed_per_s for result in results),
         consumed_per_s=median(result.consumed_per_s for result in results),
+        idle_mb=_middle(result.idle_mb for result in results),
+        most_mb=_middle(result.most_mb for result in results),
+        cpu_us=_middle(result.cpu_us for result in results),
         delivery_ms=_middle_times([result.delivery_ms for result in results]),
         confirm_ms=_middle_times([result.confirm_ms for result in results]),
     )
@@ -124,7 +137,18 @@ def _verdict(results: Sequence[Result]) -> list[str]:
         for result in results
         if result.faults
     ]
-    return faults or ["Every message came once and in order."]
+    taken = [
+        f"{result.workload} on {result.broker}: {_time(result.cpu_us)} us of CPU a message, "
+        f"memory {result.idle_mb:.0f} to {result.most_mb:.0f} MB"
+        for result in results
+        if result.idle_mb and result.most_mb
+    ]
+    return [*taken, *(faults or ["Every message came once and in order."])]
+
+
+def _middle(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
 
 
 def _middle_times(times: Sequence[Percentiles | None]) -> Percentiles | None:
@@ -144,8 +168,8 @@ def _pair(times: Percentiles | None) -> str:
     return f"{_time(times.p50)} / {_time(times.p99)}" if times else "-"
 
 
-def _time(milliseconds: float | None) -> str:
+def _time(time: float | None) -> str:
     """Three digits that count, and none where nothing was measured."""
-    if milliseconds is None:
+    if time is None:
         return "-"
-    return f"{milliseconds:.0f}" if milliseconds >= 100 else f"{milliseconds:.3g}"
+    return f"{time:.0f}" if time >= 100 else f"{time:.3g}"

@@ -1,18 +1,20 @@
 """Sequence check: which numbers of one stream have come, and in which order."""
 
+from collections.abc import Sequence
+
 
 class SequenceCheck:
     """The numbers 1, 2, 3, ... of one stream as one queue delivers them.
 
-    With *is_shared* several consumers take from the queue, each a part of the stream, and the order
-    between them means nothing.
+    Without *is_ordered* the order means nothing: several consumers take from the queue, or the
+    messages overtake each other by priority or delay.
     """
 
-    def __init__(self, *, is_shared: bool) -> None:
+    def __init__(self, *, is_ordered: bool) -> None:
         self.seen = 0
         self.duplicated = 0
         self.out_of_order = 0
-        self._is_shared = is_shared
+        self._is_ordered = is_ordered
         self._last = 0
         # One byte for each number after `_base`, 1 once it has come. All up to `_base` have.
         self._base = 0
@@ -29,13 +31,32 @@ class SequenceCheck:
         if len(self._marks) < end:
             self._marks.extend(bytes(end - len(self._marks)))
         fresh = self._marks.count(0, start, end)
-        if not self._is_shared:
+        if self._is_ordered:
             self.out_of_order += self._marks.count(0, start, min(self._last - self._base, end))
         self._marks[start:end] = b"\x01" * count
         self._last = max(self._last, first + count - 1)
         self.seen += fresh
         self.duplicated += count - fresh
         if end > 1 << 20:
+            self._forget_prefix()
+
+    def add_each(self, numbers: Sequence[int]) -> None:
+        """Take note of *numbers*, which need not follow each other."""
+        if self._is_ordered:
+            for number in numbers:
+                self.add(number)
+            return
+        places = [number - self._base - 1 for number in numbers if number > self._base]
+        marks = self._marks
+        if places and max(places) >= len(marks):
+            marks.extend(bytes(max(places) + 1 - len(marks)))
+        fresh = 0
+        for place in places:
+            fresh += not marks[place]
+            marks[place] = 1
+        self.seen += fresh
+        self.duplicated += len(numbers) - fresh
+        if len(marks) > 1 << 20:
             self._forget_prefix()
 
     def lost(self, published: int) -> int:

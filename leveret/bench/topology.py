@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from pamqp import commands
+from pamqp.common import FieldTable
 
 from leveret.bench.client import Connection
 from leveret.bench.frames import KEY_NUMBER
@@ -41,11 +42,18 @@ class Topology:
         if self._exchange_type:
             connection.call(
                 commands.Exchange.Declare(
-                    exchange=self.exchange_name, exchange_type=self._exchange_type, durable=durable
+                    exchange=self.exchange_name,
+                    exchange_type="x-delayed-message" if self._is_delayed else self._exchange_type,
+                    durable=durable,
+                    arguments={"x-delayed-type": self._exchange_type} if self._is_delayed else {},
                 )
             )
+        levels = self.workload.priorities
+        arguments: FieldTable = {"x-max-priority": levels} if levels else {}
         for name in self.queue_names:
-            connection.call(commands.Queue.Declare(queue=name, durable=durable))
+            connection.call(
+                commands.Queue.Declare(queue=name, durable=durable, arguments=arguments)
+            )
         for name, key in self._bindings():
             connection.call(
                 commands.Queue.Bind(queue=name, exchange=self.exchange_name, routing_key=key)
@@ -76,7 +84,14 @@ class Topology:
 
     @property
     def _exchange_type(self) -> str:
-        return "fanout" if self.workload.fanout else "topic" if self.workload.topic else ""
+        workload = self.workload
+        if workload.fanout:
+            return "fanout"
+        return "topic" if workload.topic else "direct" if self._is_delayed else ""
+
+    @property
+    def _is_delayed(self) -> bool:
+        return self.workload.delay_ms > 0
 
     def _topic_keys(self, queue: int) -> tuple[str, ...]:
         room = KEY_NUMBER if self.workload.is_unique else "room"
@@ -87,6 +102,8 @@ class Topology:
         names = self.queue_names
         if self.workload.fanout:
             return [(name, "") for name in names]
+        if self._exchange_type == "direct":
+            return [(name, name) for name in names]
         return [
             (names[index % len(names)], _binding_key(index, is_unique=self.workload.is_unique))
             for index in range(self.workload.topic)

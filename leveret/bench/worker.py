@@ -55,6 +55,7 @@ class Consumed:
     duplicated: int
     out_of_order: int
     redelivered: int
+    early: int
     delivery: Percentiles | None
 
 

@@ -13,7 +13,8 @@ def run(*arguments: str) -> Result:
 def test_list_names_the_workloads() -> None:
     result = run("--list")
     assert result.exit_code == 0
-    assert [line[0] for line in result.output.splitlines()] == list("abcdefgh")
+    names = [line.split()[0] for line in result.output.splitlines()]
+    assert names == [*"abcdefgh", "priority", "ttl", "delayed"]
 
 
 def test_help_fits_80_columns_and_has_examples() -> None:

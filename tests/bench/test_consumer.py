@@ -1,4 +1,5 @@
 import threading
+import time
 
 import pytest
 from pamqp import commands
@@ -19,9 +20,11 @@ from .wire import delivery
 class Run:
     """A consumer of queue 0, and what the broker sends to it and gets from it."""
 
-    def __init__(self, peer: ScriptedPeer, connection: Connection, ack_every: int) -> None:
+    def __init__(
+        self, peer: ScriptedPeer, connection: Connection, ack_every: int, delay_ms: int = 0
+    ) -> None:
         self.counters = Counters(measuring=1)
-        self.checks: Checks = {(0, stream): SequenceCheck(is_shared=False) for stream in (0, 1)}
+        self.checks: Checks = {(0, stream): SequenceCheck(is_ordered=True) for stream in (0, 1)}
         self.times = Histogram()
         self.consumer = Consumer(
             connection,
@@ -30,6 +33,7 @@ class Run:
             checks=self.checks,
             times=self.times,
             counters=self.counters,
+            delay_ms=delay_ms,
         )
         self._peer = peer
         thread = threading.Thread(target=peer.answer, args=("Basic.Consume",))
@@ -83,6 +87,15 @@ def test_lost_duplicated_and_late_messages_are_counted(run: Run) -> None:
     run.send(b"".join(delivery(tag, number) for tag, number in enumerate(numbers, 1)))
     check = run.checks[0, 0]
     assert (check.lost(6), check.duplicated, check.out_of_order) == (2, 1, 1)
+
+
+def test_a_delayed_message_that_comes_too_soon_is_counted(
+    peer: ScriptedPeer, connection: Connection
+) -> None:
+    run = Run(peer, connection, ack_every=0, delay_ms=100)
+    due_ns = time.monotonic_ns() + 60_000_000_000
+    run.send(delivery(1, 1) + delivery(2, 2, stamp_ns=due_ns) + delivery(3, 3))
+    assert run.consumer.early == 1
 
 
 def test_redelivered_messages_are_counted(run: Run) -> None:

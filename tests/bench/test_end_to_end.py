@@ -33,6 +33,11 @@ def bench(broker: Broker, *arguments: str) -> Result:
         "--fill 2000 --persistent --confirm 100 --prefetch 100 --ack-every 1",
         "--rate 500 --confirm 100",
         "--size 300000 --confirm 10",
+        "--priorities 3 --producers 2",
+        "--expirations 50 --unique --priorities 255 --persistent --confirm 100",
+        "--delay 200 --rate 300 --confirm 100",
+        "--delay 300 --fill 3000 --persistent --confirm 100 --prefetch 100 --ack-every 1",
+        "--delay 100 --fanout 2 --rate 300",
     ],
 )
 def test_every_message_comes_once_and_in_order(broker: Broker, arguments: str) -> None:
@@ -41,6 +46,8 @@ def test_every_message_comes_once_and_in_order(broker: Broker, arguments: str) -
     (figures,) = json.loads(result.output)
     assert figures["consumed"] >= figures["published"] > 0
     assert ("--confirm" in arguments) == (figures["confirmed"] == figures["published"])
+    assert 0 < figures["idle_mb"] <= figures["most_mb"]
+    assert figures["cpu_us"] >= 0
 
 
 def test_two_brokers_are_compared(broker: Broker) -> None:

@@ -1,4 +1,6 @@
 import struct
+from collections import Counter
+from typing import cast
 
 import pytest
 from hypothesis import given
@@ -101,6 +103,57 @@ def test_unique_messages_have_their_own_key_id_and_time() -> None:
         assert timestamp.timestamp() == 1_700_000_000
         assert header.properties.content_type == "application/json"
         assert header.properties.delivery_mode == 2
+
+
+def headers_of(frames: list[object]) -> list[commands.Basic.Properties]:
+    return [frame.properties for frame in frames if isinstance(frame, ContentHeader)]
+
+
+@pytest.mark.parametrize("is_unique", [False, True])
+def test_messages_differ_in_priority_expiration_and_delay(is_unique: bool) -> None:
+    batch = PublishBatch(
+        "x",
+        ["key"],
+        20,
+        capacity=400,
+        frame_max=4096,
+        is_persistent=True,
+        is_unique=is_unique,
+        priorities=3,
+        expirations=300,
+        delay_ms=5000,
+    )
+    frames = decode(bytes(batch.fill(1, 400, 7, 0)))
+    properties = headers_of(frames)
+    assert {one.priority for one in properties} == {0, 1, 2, 3}
+    assert len({one.expiration for one in properties}) == 300
+    assert all(one.expiration and int(one.expiration) >= 10**9 for one in properties)
+    delays = [cast("int", (one.headers or {})["x-delay"]) for one in properties]
+    assert len(set(delays)) > 300
+    assert all(2500 <= delay <= 5000 for delay in delays)
+    bodies = [frame.value for frame in frames if isinstance(frame, ContentBody)]
+    assert [struct.unpack_from(">QQ", body) for body in bodies] == [
+        (7 + delay * 1_000_000, number) for number, delay in enumerate(delays, 1)
+    ]
+    assert {one.delivery_mode for one in properties} == {2}
+    assert len({one.message_id for one in properties}) == (400 if is_unique else 1)
+
+
+def test_values_go_round() -> None:
+    batch = PublishBatch(
+        "x",
+        ["key"],
+        16,
+        capacity=1000,
+        frame_max=4096,
+        is_persistent=False,
+        is_unique=False,
+        expirations=7,
+    )
+    seen = []
+    for number in range(1, 70_000, 1000):
+        seen += [one.expiration for one in headers_of(decode(bytes(batch.fill(number, 999, 0, 0))))]
+    assert set(Counter(seen).keys()) == {str(10**9 + value) for value in range(7)}
 
 
 def test_acks_are_what_pamqp_writes() -> None:

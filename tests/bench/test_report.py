@@ -32,6 +32,10 @@ RESULT = Result(
     out_of_order=0,
     redelivered=0,
     nacked=0,
+    early=0,
+    idle_mb=38.5,
+    most_mb=12345.6,
+    cpu_us=1234.5,
 )
 SLOWER = replace(RESULT, broker="[::1]:65535", consumed_per_s=400_000.0)
 
@@ -46,6 +50,15 @@ SLOWER = replace(RESULT, broker="[::1]:65535", consumed_per_s=400_000.0)
 def test_tables_fit_80_columns(table: str) -> None:
     assert max(len(line) for line in table.splitlines()) <= 80
     assert "Every message came once and in order." in table
+
+
+def test_memory_and_cpu_are_told_where_they_are_known() -> None:
+    assert "c on 127.0.0.1:5672: 1.35 us of CPU a message, memory 38 to 97 MB" in results_table(
+        [replace(RESULT, idle_mb=38.0, most_mb=97.2, cpu_us=1.346)]
+    )
+    unknown = replace(RESULT, idle_mb=None, most_mb=None, cpu_us=None)
+    assert "memory" not in results_table([unknown])
+    assert middle([unknown, RESULT]).cpu_us == 1234.5
 
 
 def test_faults_are_told() -> None:

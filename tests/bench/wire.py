@@ -20,8 +20,9 @@ def delivery(
     key: str = "q",
     frame_max: int = 131072,
     is_redelivered: bool = False,
+    stamp_ns: int = 1000,
 ) -> bytes:
-    body = struct.pack(">QQ", 1000 + sequence, (stream << SEQUENCE_BITS) + sequence).ljust(size)
+    body = struct.pack(">QQ", stamp_ns + sequence, (stream << SEQUENCE_BITS) + sequence).ljust(size)
     room = frame_max - 8
     frames: list[Frame | ContentHeader | ContentBody] = [
         commands.Basic.Deliver("c", tag, is_redelivered, "", key),
