@@ -399,7 +399,8 @@ class ChannelSession:
         elif outcome is Outcome.REJECTED:
             queue.reject(offsets)
         else:
-            queue.requeue(offsets, failed=outcome is Outcome.FAILED)
+            failed = outcome is Outcome.FAILED
+            queue.requeue(offsets, failed=failed, now_ms=self._turn.now_ms)
         self._turn.touch(queue)
 
     def requeue_all(self) -> None:
@@ -498,6 +499,9 @@ class ChannelSession:
         self._settle_all(deliveries, Outcome.FAILED)
         for _, queue, _ in consumers.values():
             self.vhost.drop_if_unused(queue)
+        reply_queue = self.vhost.queues.get(self.reply_to)
+        if reply_queue is not None:  # its consumer was refused
+            self.vhost.remove_queue(reply_queue)
 
 
 def _without_bcc(batch: Batch) -> Batch:

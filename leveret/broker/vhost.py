@@ -13,7 +13,13 @@ from contextlib import suppress
 from functools import partial
 from typing import Protocol
 
-from leveret.amqp.errors import AccessRefused, NotFound, PreconditionFailed, ResourceLocked
+from leveret.amqp.errors import (
+    AccessRefused,
+    InternalError,
+    NotFound,
+    PreconditionFailed,
+    ResourceLocked,
+)
 from leveret.amqp.properties import DIRECT_REPLY_TO
 from leveret.amqp.tables import Field, Table
 from leveret.broker.dead_letters import DeadLetters
@@ -276,8 +282,11 @@ class VHost:
         """Enter a queue into the pool; *arguments* are those it was declared with."""
         self.queues[queue.name] = queue
         queue.declared_arguments = arguments
-        self._configure_queue(queue)
-        if queue.ready.count:
+        effective = self._arguments(queue)
+        if effective != queue.arguments:
+            queue.configure(effective, self, self.turn.now_ms)
+            self.turn.touch(queue)
+        elif queue.ready.count:
             self.turn.touch(queue)
         if queue.owner is not None:
             self._exclusive.setdefault(queue.owner, {})[queue] = None
@@ -291,6 +300,7 @@ class VHost:
         if queue is None or name.startswith(DIRECT_REPLY_TO):
             return 0, False
         self._check_owner(queue, owner)
+        queue.used(self.turn.now_ms)
         self.turn.work_off(queue)
         if if_empty and queue.ready.count:
             raise PreconditionFailed(f"queue '{name}' in vhost '{self.name}' not empty")
@@ -353,8 +363,9 @@ class VHost:
 
     def remove_unused(self, queue: ClassicQueue) -> None:
         """Its x-expires has passed (`QueueKeeper`)."""
-        logger.info("queue expired: vhost=%s queue=%s", self.name, queue.name)
-        self.remove_queue(queue)
+        if self.queues.get(queue.name) is queue:  # it may just have been deleted
+            logger.info("queue expired: vhost=%s queue=%s", self.name, queue.name)
+            self.remove_queue(queue)
 
     def fail_queue(self, queue: ClassicQueue, error: Exception) -> None:
         """A queue's log cannot be trusted any more: stop the queue, keep its files.
@@ -440,18 +451,23 @@ class VHost:
         self.policies = policies
         for exchange in self.exchanges.values():
             self._configure_exchange(exchange)
-        for queue in self.queues.values():
+        for queue in list(self.queues.values()):
             try:
-                self._configure_queue(queue)
+                self._change_arguments(queue)
             except (OSError, StorageError) as error:
                 self.fail_queue(queue, error)
         self.routes.changed()
 
-    def _configure_queue(self, queue: ClassicQueue) -> None:
-        arguments = self.policies.effective_queue_arguments(queue.declared_arguments, queue.name)
-        if arguments != queue.arguments:
-            queue.configure(arguments, self, self.turn.now_ms)
-            self.turn.touch(queue)
+    def _change_arguments(self, queue: ClassicQueue) -> None:
+        arguments = self._arguments(queue)
+        if arguments != queue.arguments and not queue.stopped:
+            with suppress(InternalError):  # it has stopped now
+                # What was published in this turn counts as what is there.
+                self.turn.work_off(queue)
+                queue.configure(arguments, self, self.turn.now_ms)
+
+    def _arguments(self, queue: ClassicQueue) -> QueueArguments:
+        return self.policies.effective_queue_arguments(queue.declared_arguments, queue.name)
 
     # ---- end
 

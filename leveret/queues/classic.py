@@ -123,7 +123,7 @@ class ClassicQueue:
     ) -> Sequence[int]:
         """Append *payloads*; they are ready once `flush` has been called in the same turn.
 
-        Answers the places of those that the queue refuses: `refuse` them unless they are tried again.
+        Answers the places of those that do not fit: to be tried again, or given to `refuse`.
         """
         if attributes & EXPIRES:
             self._may_expire = True
@@ -174,6 +174,7 @@ class ClassicQueue:
             returned = rules.retry.release(now_ms)
             if returned:
                 self._put_back(returned)
+                self._may_expire = True  # it was neither ready nor unacked meanwhile
         self._hand_out()
         if rules.limit is not None and rules.limit.overflow is Overflow.DROP_HEAD:
             self._drop_head(rules)
@@ -344,7 +345,7 @@ class ClassicQueue:
             room -= live - place
             dead = wanted._replace(stop=batch.first_offset + live)
             self._bury_ready(dead, DeathReason.EXPIRED)
-        if not self.unacked:
+        if not self.unacked and self._store.next_offset == self.ready.end:
             self._may_expire = False
         return None
 
@@ -397,8 +398,8 @@ class ClassicQueue:
         self.unacked -= len(offsets)
         self._bury_delivered(offsets, DeathReason.REJECTED)
 
-    def requeue(self, offsets: list[int], *, failed: bool) -> None:
-        """These deliveries are ready again, at their old place.
+    def requeue(self, offsets: list[int], *, failed: bool, now_ms: int) -> None:
+        """These deliveries are ready again, at their old place, or will be after a retry delay.
 
         *failed*: it counts against the delivery limit.
         """
@@ -406,7 +407,7 @@ class ClassicQueue:
         if self._rules is not None and self._rules.counts is not None:
             state = State.FAILED if failed else State.RETURNED
             self._store.note(state, offsets)
-            offsets, dead = self._rules.returned(offsets, self._now_ms, failed=failed)
+            offsets, dead = self._rules.returned(offsets, now_ms, failed=failed)
             if dead:
                 self._bury_delivered(dead, DeathReason.DELIVERY_LIMIT)
         if offsets:
@@ -414,8 +415,13 @@ class ClassicQueue:
 
     def _put_back(self, offsets: list[int]) -> None:
         self.ready.put_back(offsets)
-        if self._rules is not None:
-            self._rules.put_back(offsets)
+        limit = None if self._rules is None else self._rules.limit
+        if limit is None or not limit.counts_bytes:
+            return
+        unknown = limit.returned(offsets)
+        for start, stop in ranges_of(unknown) if unknown else ():
+            for batch in self._store.fetch(start, stop):
+                limit.added(batch.payloads, batch.attributes)
 
     def _settle(self, offsets: list[int]) -> None:
         if self._rules is not None:

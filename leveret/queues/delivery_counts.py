@@ -11,6 +11,7 @@ from typing import NamedTuple
 from leveret.amqp.message import header_payload, with_header
 from leveret.amqp.properties import PropertyView
 from leveret.amqp.tables import Field
+from leveret.queues.ready import within
 from leveret.storage.batch import Batch
 
 
@@ -52,9 +53,9 @@ class DeliveryCounts:
         for offset in offsets:
             self._counts.pop(offset, None)
 
-    def clear(self) -> None:
-        """All that is ready is done with: only what is handed out may come back."""
-        self._counts.clear()
+    def forget_ranges(self, ranges: list[tuple[int, int]]) -> None:
+        """All messages in *ranges*, which are sorted, are done with."""
+        self.forget(within(self._counts, ranges))
 
     def stamp(self, batch: Batch, offsets: Sequence[int]) -> Batch:
         """*batch* with the counts among the headers of its messages."""

@@ -63,7 +63,7 @@ class QueueLimit:
         return refused
 
     def added(self, payloads: Iterable[bytes], attributes: int) -> None:
-        """These were published, or found at the start."""
+        """These were published, or found in the queue."""
         self.ready_bytes += sum(body_size(payload, attributes) for payload in payloads)
 
     def taken(self, batch: Batch, offsets: Sequence[int]) -> None:
@@ -77,6 +77,13 @@ class QueueLimit:
         for offset in offsets:
             self._held.pop(offset, None)
 
-    def returned(self, offsets: Iterable[int]) -> None:
-        """These are ready again."""
-        self.ready_bytes += sum(self._held.pop(offset, 0) for offset in offsets)
+    def returned(self, offsets: Iterable[int]) -> list[int]:
+        """These are ready again; answers those to be `added`: handed out before bytes counted."""
+        unknown = []
+        for offset in offsets:
+            size = self._held.pop(offset, None)
+            if size is None:
+                unknown.append(offset)
+            else:
+                self.ready_bytes += size
+        return unknown

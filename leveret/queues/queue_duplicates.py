@@ -10,6 +10,7 @@ from leveret.amqp.message import header_payload
 from leveret.amqp.properties import PropertyView
 from leveret.queues.arguments import QueueArguments
 from leveret.queues.dedup import Deduplicator, deduplication_key
+from leveret.queues.ready import within
 from leveret.storage.batch import Batch
 
 DEFAULT_HEADER = "x-deduplication-header"
@@ -81,10 +82,9 @@ class QueueDuplicates:
                 self._deduplicator.forget(key)
 
     def settled_ranges(self, ranges: list[tuple[int, int]]) -> None:
-        """Everything in *ranges* is done with."""
+        """Everything in *ranges*, which are sorted, is done with."""
         if self._keys:
-            gone = [at for at in self._keys if any(start <= at < stop for start, stop in ranges)]
-            self.settled(gone)
+            self.settled(within(self._keys, ranges))
 
     def _key(self, payload: bytes, attributes: int) -> bytes | None:
         headers = PropertyView(header_payload(payload, attributes)).headers or {}

@@ -6,7 +6,8 @@ take their original place (AMQP 0-9-1 §1.8.3.13, rule 03 "requeue").
 """
 
 import heapq
-from collections.abc import Iterable
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 
@@ -113,6 +114,17 @@ def ranges_of(offsets: list[int]) -> list[tuple[int, int]]:
         previous = offset
     ranges.append((start, previous + 1))
     return ranges
+
+
+def within(offsets: Iterable[int], ranges: Sequence[tuple[int, int]]) -> list[int]:
+    """Those of *offsets* that lie in *ranges*, which are sorted and apart."""
+    stops = [stop for _, stop in ranges]
+    found = []
+    for offset in offsets:
+        place = bisect_right(stops, offset)
+        if place < len(ranges) and ranges[place][0] <= offset:
+            found.append(offset)
+    return found
 
 
 def _cut(start: int, stop: int, delivered: list[tuple[int, int]]) -> Iterable[ReadyRange]:

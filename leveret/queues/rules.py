@@ -184,13 +184,10 @@ class QueueRules:
         limit = self._delivery_limit
         return limit is not None and self.counts.failures(offset) > limit
 
-    def put_back(self, offsets: list[int]) -> None:
-        """These messages are ready again."""
-        if self.limit is not None and self.limit.counts_bytes:
-            self.limit.returned(offsets)
-
     def purged(self, ranges: list[tuple[int, int]]) -> None:
         """Nothing is ready any more; *ranges* were."""
+        if self.counts is not None:
+            self.counts.forget_ranges(ranges)
         if self.duplicates is not None:
             self.duplicates.settled_ranges(ranges)
         if self.limit is not None:

@@ -3,7 +3,12 @@
 import pytest
 from pamqp import commands
 
+from leveret.amqp.message import encode_message
+from leveret.amqp.properties import NO_PROPERTIES
+from leveret.broker.policies import PolicySet
+from leveret.queues.declaration import QueueDeclaration
 from tests.broker.peer import Outgoing, Peer
+from tests.broker.test_policies import policy
 from tests.broker.world import World
 
 
@@ -29,6 +34,13 @@ def ready(peer: Peer, name: str) -> int | None:
     """How many messages wait in the queue called *name*."""
     method = commands.Queue.Declare(queue=name, passive=True)
     return peer.call(1, method, commands.Queue.DeclareOk).message_count
+
+
+def message(body: bytes) -> tuple[int, bytes]:
+    """Attributes and bytes of a message to `q`."""
+    header = NO_PROPERTIES.with_changes()
+    header = header[:4] + len(body).to_bytes(8, "big") + header[12:]
+    return encode_message("", "q", header, body, 0)
 
 
 def bodies(peer: Peer) -> list[bytes]:
@@ -115,3 +127,91 @@ def test_what_does_not_fit_is_dead_lettered_once(peer: Peer) -> None:
     assert bodies(peer) == [b"1"]
     assert ready(peer, "q") == 1
     assert ready(peer, "dead") == 2
+
+
+def test_bytes_are_counted_of_what_was_out_when_their_limit_came(peer: Peer, world: World) -> None:
+    declare(peer, "q")
+    peer.publish(1, "q", b"1" * 100)
+    peer.call(1, commands.Basic.Get(queue="q"), commands.Basic.GetOk)
+    world.vhost.use_policies(PolicySet([policy("p", max_length_bytes=100)]))
+    peer.send(1, commands.Basic.Nack(1, requeue=True))
+    peer.call(1, commands.Basic.Get(queue="q", no_ack=True), commands.Basic.GetOk)
+    peer.publish(1, "q", b"2" * 100, b"3" * 100)
+    assert ready(peer, "q") == 1
+
+
+def test_bytes_are_counted_of_what_came_in_the_turn_of_their_limit(
+    peer: Peer, world: World
+) -> None:
+    declare(peer, "q")
+    attributes, payload = message(b"1" * 100)
+    world.vhost.queues["q"].publish([payload], attributes, 0, world.now_ms)
+    world.vhost.use_policies(PolicySet([policy("p", max_length_bytes=100)]))
+    world.run()
+    peer.call(1, commands.Basic.Get(queue="q", no_ack=True), commands.Basic.GetOk)
+    peer.publish(1, "q", b"2" * 100, b"3" * 100)
+    assert ready(peer, "q") == 1
+
+
+# ---- returned messages
+
+
+def test_a_retry_delay_begins_when_the_message_comes_back(peer: Peer, world: World) -> None:
+    declare(peer, "q", delayed_retry_min=60_000, delayed_retry_type="all")
+    peer.publish(1, "q", b"1")
+    peer.call(1, commands.Basic.Get(queue="q"), commands.Basic.GetOk)
+    world.now_ms += 600_000
+    peer.send(1, commands.Basic.Nack(1, requeue=True))
+    peer.call(1, commands.Basic.Get(queue="q"), commands.Basic.GetEmpty)
+    world.wait(60_000)
+    peer.call(1, commands.Basic.Get(queue="q"), commands.Basic.GetOk)
+
+
+def test_what_waited_for_its_next_try_expires(peer: Peer, world: World) -> None:
+    declare(peer, "q", delayed_retry_min=60_000, delayed_retry_type="all")
+    peer.publish_each(1, Outgoing("q", b"1", expiration="90000"))
+    peer.call(1, commands.Basic.Get(queue="q"), commands.Basic.GetOk)
+    peer.send(1, commands.Basic.Nack(1, requeue=True))
+    world.wait(60_000)
+    assert ready(peer, "q") == 1
+    world.wait(30_000)
+    assert ready(peer, "q") == 0
+
+
+# ---- the end of queues
+
+
+def test_a_queue_that_is_due_can_be_deleted(peer: Peer, world: World) -> None:
+    declare(peer, "q", expires=1000)
+    world.now_ms += 1000
+    peer.call(1, commands.Queue.Delete(queue="q"), commands.Queue.DeleteOk)
+
+
+def test_a_deleted_queue_that_is_due_takes_none_of_its_name_with_it(
+    peer: Peer, world: World
+) -> None:
+    declare(peer, "q", durable=True, expires=1000)
+    deleted = world.vhost.queues["q"]
+    world.now_ms += 1000
+    world.vhost.remove_queue(deleted)
+    declaration = QueueDeclaration("q", False, False, False, {})
+    queue, _ = world.vhost.declare_queue(declaration, None)
+    world.turn.touch(deleted)  # as a commit does that was routed before
+    world.run()
+    assert world.vhost.queues == {"q": queue}
+
+
+def test_a_stopped_queue_does_not_expire(peer: Peer, world: World) -> None:
+    declare(peer, "q", durable=True)
+    world.broker.queue_failed(world.vhost.queues["q"], OSError("broken"))
+    world.vhost.use_policies(PolicySet([policy("p", expires=5)]))
+    world.wait(10)
+    assert "q" in world.vhost.queues
+
+
+def test_a_refused_consumer_of_direct_replies_leaves_no_queue(peer: Peer, world: World) -> None:
+    consume = commands.Basic.Consume(
+        queue="amq.rabbitmq.reply-to", no_ack=True, arguments={"x-priority": "high"}
+    )
+    assert "invalid arg 'x-priority'" in peer.closed(1, consume)
+    assert not world.vhost.queues

@@ -102,7 +102,7 @@ def test_requeued_messages_take_their_old_place() -> None:
     publish(queue, 6)
     queue.dispatch(0)
     (consumer,) = queue.consumers
-    queue.requeue([2, 0], failed=False)
+    queue.requeue([2, 0], failed=False, now_ms=0)
     consumer.unacked -= 2
     queue.dispatch(0)
     delivered = [(offset, redelivered) for _, offset, _, redelivered in outlet.take()]
@@ -115,7 +115,7 @@ def test_a_message_can_be_fetched() -> None:
     taken = queue.get(no_ack=False)
     assert taken is not None
     assert (taken[0].payloads, taken[1]) == ([b"000000"], False)
-    queue.requeue([0], failed=False)
+    queue.requeue([0], failed=False, now_ms=0)
     taken = queue.get(no_ack=True)
     assert taken is not None
     assert (taken[0].payloads, taken[1]) == ([b"000000"], True)
@@ -287,7 +287,7 @@ class ClassicQueueModel(RuleBasedStateMachine):
     def requeue(self, data: st.DataObject) -> None:
         if some := self.some_of_out(data):
             self.ready = sorted(self.ready + some)
-            self.queue.requeue(some, failed=False)
+            self.queue.requeue(some, failed=False, now_ms=0)
 
     @rule()
     def purge(self) -> None:

@@ -14,6 +14,7 @@ from leveret.queues.arguments import QueueArguments
 from leveret.queues.batch_cache import CacheBudget
 from leveret.queues.consumers import Consumer
 from leveret.queues.declaration import QueueDeclaration
+from leveret.queues.dedup import Deduplicator
 from leveret.queues.priority import PriorityQueue
 from leveret.queues.priority_ready import PriorityReady
 from leveret.queues.scattered_store import ScatteredDurableStore, ScatteredMemoryStore
@@ -115,7 +116,7 @@ class PriorityQueueModel(RuleBasedStateMachine):
         if acks:
             self.queue.settle(some.copy())
         else:
-            self.queue.requeue(some.copy(), failed=True)
+            self.queue.requeue(some.copy(), failed=True, now_ms=0)
             self.ready.update(some)
         self.out.difference_update(some)
         self.end_turn()
@@ -171,6 +172,12 @@ class Keeper:
     def bury(self, queue: Any, batch: Any, offsets: Any, reason: Any) -> bool:
         self.dead += [(str(reason), offset) for offset in offsets]
         return True
+
+    def open_cache(self, queue: Any) -> Deduplicator:
+        raise AssertionError
+
+    def remembered(self) -> None:
+        raise AssertionError
 
     def remove_unused(self, queue: Any) -> None:
         raise AssertionError

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from leveret.queues.ready import ReadyList, ReadyRange, ranges_of
+from leveret.queues.ready import ReadyList, ReadyRange, ranges_of, within
 
 
 def test_a_backlog_is_one_range() -> None:
@@ -28,6 +28,11 @@ def test_what_returns_goes_before_what_is_new() -> None:
     assert ready.peek(9) == ReadyRange(6, 7, True)
     ready.take(7)
     assert ready.peek(9) == ReadyRange(8, 10, False)
+
+
+def test_offsets_within_ranges_are_found() -> None:
+    assert within([1, 2, 4, 5, 6, 9], [(2, 5), (6, 8)]) == [2, 4, 6]
+    assert within([1], []) == []
 
 
 @pytest.mark.parametrize(
