@@ -15,7 +15,7 @@ SNIPPETS = re.findall(r"^```python\n(.*?)^```$", DOCUMENT.read_text(), re.MULTIL
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("settings", ["", SNIPPETS[2], SNIPPETS[3], SNIPPETS[4]])
+@pytest.mark.parametrize("settings", ["", "".join(SNIPPETS[2:])])
 def test_worker_and_caller(
     run: Callable[..., Program], shared_broker: BrokerProcess, tmp_path: Path, settings: str
 ) -> None:

@@ -70,7 +70,7 @@ def test_tasks_for_later_block_nobody_and_go_back_at_shutdown(
     worker = run(*worker_command("patient", *options), environment=settings)
     worker.wait_for("ready.")
     operator = run(OPERATE, "patient@here", "eta", environment=settings)
-    assert operator.finish() == ["[2, 2]", "9", "returned"]
+    assert operator.finish() == ["[2, 2]", "7", "returned"]
     assert worker.end() == 0
 
 

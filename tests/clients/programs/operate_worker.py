@@ -51,13 +51,13 @@ def eta() -> None:
     """More tasks for later than the window holds, in front of others in two queues."""
     queues = ["soon", "late"]
     for queue in queues:
-        for number in range(4):
+        for number in range(3):
             add.apply_async((number, number), countdown=3600, queue=queue)
     print([result_of(add.apply_async((1, 1), queue=queue)) for queue in queues])
-    wait_for(lambda: len(inspect("scheduled")) == 8)
+    wait_for(lambda: len(inspect("scheduled")) == 6)
     print(inspect("stats")["prefetch_count"])
     app.control.shutdown(destination=[WORKER])
-    wait_for(lambda: [waiting(queue) for queue in queues] == [4, 4])
+    wait_for(lambda: [waiting(queue) for queue in queues] == [3, 3])
     print("returned")
 
 
