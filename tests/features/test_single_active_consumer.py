@@ -65,7 +65,7 @@ def test_what_the_old_one_held_it_may_still_settle(channel: BlockingChannel, nam
     assert (second.body, second.method.redelivered) == (b"1", True)
 
 
-def test_order_holds_over_a_lost_connection(
+def test_order_holds_over_a_lost_channel(
     shared_broker: BrokerProcess, connect: Connect, name: str
 ) -> None:
     channel, other = connect(shared_broker).channel(), connect(shared_broker).channel()
@@ -75,7 +75,7 @@ def test_order_holds_over_a_lost_connection(
     heir = Consumer(channel, name, auto_ack=True)
     publish(channel, name, *map(str, range(6)))
     wait_until(other.connection, lambda: ready_count(channel, name) == 3)
-    other.connection.close()
+    reply_text(lambda: other.queue_declare(f"{name}-none", passive=True))
     assert [delivery.body for delivery in heir.wait_for(6)] == [b"%d" % n for n in range(6)]
     assert [delivery.method.redelivered for delivery in heir.deliveries] == [True] * 3 + [False] * 3
 
