@@ -264,10 +264,10 @@ class ChannelSession:
                 elif route.bits & (MANDATORY | IMMEDIATE):
                     self._return_one(route, content, ReplyCode.NO_ROUTE)
             if self.confirms is not None:
-                refused = (0,) if posted.is_refused else ()
+                refused = (0,) if posted.refused_by else ()
                 self.confirms.publish(1, durable=posted.is_durable, refused=refused)
                 self._turn.confirm(self.confirms)
-            is_complete &= not posted.is_refused
+            is_complete &= not posted.refused_by
         return is_complete
 
     def refuse(self, count: int) -> None:

@@ -5,11 +5,11 @@ duplicates, exchanges that keep a history; and of messages that the broker itsel
 letters and those whose delay is over.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol, cast
 
 from leveret.amqp.errors import PreconditionFailed
-from leveret.amqp.message import HAS_BCC, TRANSIENT, header_payload, with_header
+from leveret.amqp.message import HAS_BCC, TRANSIENT, decode_head, header_payload, with_header
 from leveret.amqp.properties import NO_PROPERTIES, PropertyView
 from leveret.amqp.tables import INTEGER_TAGS, Table, type_name
 from leveret.broker.delays import DELAY_HEADER
@@ -28,19 +28,30 @@ MAX_DELAY_MS = 10 * 366 * 24 * 60 * 60 * 1000
 class Posted(NamedTuple):
     """What became of one message.
 
-    `is_routed`: it went somewhere, be it only to wait. `is_refused`: a queue would not have it.
+    `is_routed`: it went somewhere, be it only to wait. `refused_by`: queues that would not have it.
     `is_durable`: it must be on disk before it is confirmed. `lacks_consumers`: none can take it at
     once, as `immediate` wants.
     """
 
     is_routed: bool
-    is_refused: bool = False
+    refused_by: Sequence[ClassicQueue] = ()
     is_durable: bool = False
     lacks_consumers: bool = False
 
 
 # Its confirm waits like that of the first: if that one cannot be stored, neither is confirmed.
 DUPLICATE = Posted(is_routed=True, is_durable=True)
+
+
+class Posting(NamedTuple):
+    """A message on its way, and what decides where to."""
+
+    exchange: Exchange
+    keys: list[str]
+    properties: PropertyView
+    headers: Table
+    message: bytes
+    attributes: int
 
 
 class Delays(Protocol):
@@ -83,48 +94,69 @@ class Postings:
         keys = routing_keys(routing_key, headers)
         if "BCC" in headers:
             attributes |= HAS_BCC
-        if not is_due:
-            if exchange.deduplication and self._duplicates.is_duplicate(exchange, headers):
-                return DUPLICATE
-            delay_ms = asked_delay_ms(headers)
-            if delay_ms and (
-                exchange.delays or self._router.route_keys(exchange, keys, properties)
-            ):
-                self._delays.hold(message, attributes, self._turn.now_ms + delay_ms)
-                return Posted(is_routed=True, is_durable=True)
-        history = history_of(exchange)
+        posting = Posting(exchange, keys, properties, headers, message, attributes)
+        if is_due:
+            return self._send(posting, avoids, accepts)
+        if not exchange.deduplication:
+            return self._hold(posting) or self._send(posting, avoids, accepts)
+        if self._duplicates.is_duplicate(exchange, headers):
+            return DUPLICATE
+        is_lost = True
+        try:
+            posted = self._hold(posting) or self._send(posting, avoids, accepts)
+            is_lost = not posted.is_routed or bool(posted.refused_by)
+            return posted
+        finally:
+            if is_lost:  # its publisher knows, and may send it again
+                self._duplicates.forget(exchange, headers)
+
+    def _hold(self, posting: Posting) -> Posted | None:
+        """Hold the message if it asks for a delay, and goes anywhere."""
+        delay_ms = asked_delay_ms(posting.headers)
+        if not delay_ms or not (posting.exchange.delays or self._route(posting)):
+            return None
+        due_ms = self._turn.now_ms + delay_ms
+        self._delays.hold(posting.message, posting.attributes, due_ms)
+        return Posted(is_routed=True, is_durable=True)
+
+    def _send(
+        self,
+        posting: Posting,
+        avoids: Callable[[ClassicQueue], bool] | None,
+        accepts: Callable[[ClassicQueue], bool] | None,
+    ) -> Posted:
+        history = history_of(posting.exchange)
         if history is not None:
-            history.keep(attributes, message, properties)
-        found = self._router.route_keys(exchange, keys, properties)
-        queues = cast("tuple[ClassicQueue, ...]", found)
+            history.keep(posting.attributes, posting.message, posting.properties)
+        queues = self._route(posting)
         if accepts is not None and queues and not any(map(accepts, queues)):
             return Posted(is_routed=False, lacks_consumers=True)
         if avoids is not None:
             queues = tuple(queue for queue in queues if not avoids(queue))
-        posted = self._append(queues, message, attributes)
-        if posted.is_refused and exchange.deduplication and not is_due:
-            self._duplicates.forget(exchange, headers)
-        return posted
+        return self._append(queues, posting.message, posting.attributes)
+
+    def _route(self, posting: Posting) -> tuple[ClassicQueue, ...]:
+        found = self._router.route_keys(posting.exchange, posting.keys, posting.properties)
+        return cast("tuple[ClassicQueue, ...]", found)
 
     def replay(self, destination: Destination, history: list[tuple[int, bytes]]) -> None:
         """Send the *history* of an exchange to what has been bound to it."""
         for attributes, message in history:
             queues: tuple[Destination, ...] = (destination,)
             if isinstance(destination, Exchange):
-                key_at = 3 + message[1]
-                key = message[key_at : key_at + message[key_at - 1]].decode()
-                queues = self._router.route(destination, key, NO_PROPERTIES)
+                queues = self._router.route(destination, decode_head(message)[1], NO_PROPERTIES)
             self._append(cast("tuple[ClassicQueue, ...]", queues), message, attributes)
 
     def _append(self, queues: tuple[ClassicQueue, ...], message: bytes, attributes: int) -> Posted:
         turn = self._turn
-        is_refused = is_durable = False
+        refused_by: list[ClassicQueue] = []
+        is_durable = False
         for queue in queues:
             if publish(queue, [message], attributes, len(message), turn):
-                is_refused = True
+                refused_by.append(queue)
             elif queue.declaration.is_durable and not attributes & TRANSIENT:
                 is_durable = True
-        return Posted(bool(queues), is_refused, is_durable)
+        return Posted(bool(queues), refused_by, is_durable)
 
 
 def publish(

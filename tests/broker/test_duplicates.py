@@ -17,7 +17,7 @@ def open_channel(world: World) -> Peer:
     return peer
 
 
-def declare(peer: Peer, name: str, **arguments: Any) -> int:
+def declare(peer: Peer, name: str, **arguments: Any) -> int | None:
     declare = commands.Queue.Declare(
         queue=name,
         durable=True,
@@ -31,7 +31,7 @@ def publish(peer: Peer, exchange: str, key: str, *values: object) -> None:
         peer.publish(1, key, b"m", exchange=exchange, headers={HEADER: value})
 
 
-def count(peer: Peer, name: str = "q") -> int:
+def count(peer: Peer, name: str = "q") -> int | None:
     passive = commands.Queue.Declare(queue=name, passive=True)
     return peer.call(1, passive, commands.Queue.DeclareOk).message_count
 
@@ -116,7 +116,7 @@ def test_a_queue_without_a_cache_frees_a_key_with_its_message(world: World, rest
     got = peer.call(1, commands.Basic.Get(queue="q"), commands.Basic.GetOk)
     publish(peer, "", "q", "a")
     assert count(peer) == 1, "it has not left yet"
-    peer.send(1, commands.Basic.Ack(got.delivery_tag))
+    peer.send(1, commands.Basic.Ack(got.delivery_tag or 0))
     publish(peer, "", "q", "a")
     assert count(peer) == 2
     peer.call(1, commands.Queue.Purge(queue="q"), commands.Queue.PurgeOk)
@@ -150,3 +150,39 @@ def test_a_new_exchange_remembers_nothing_of_one_of_its_name(world: World) -> No
         publish(peer, "e", "", "a", "a")
         peer.call(1, commands.Exchange.Delete(exchange="e"), commands.Exchange.DeleteOk)
     assert count(peer) == 2
+
+
+def declare_exchange(peer: Peer) -> None:
+    method = commands.Exchange.Declare(
+        exchange="e", exchange_type="x-message-deduplication", arguments={"x-cache-size": 3}
+    )
+    peer.call(1, method, commands.Exchange.DeclareOk)
+
+
+def bind(peer: Peer, queue: str) -> None:
+    method = commands.Queue.Bind(queue=queue, exchange="e", routing_key="k")
+    peer.call(1, method, commands.Queue.BindOk)
+
+
+def test_what_went_nowhere_may_come_again(world: World) -> None:
+    peer = open_channel(world)
+    declare_exchange(peer)
+    publish(peer, "e", "k", "a")
+    declare(peer, "q")
+    bind(peer, "q")
+    publish(peer, "e", "k", "a", "a")
+    assert count(peer) == 1
+
+
+def test_what_a_stopped_queue_refused_is_not_confirmed_when_it_comes_again(world: World) -> None:
+    peer = open_channel(world)
+    declare_exchange(peer)
+    declare(peer, "q")
+    bind(peer, "q")
+    world.broker.queue_failed(world.vhost.queues["q"], OSError("broken"))
+    for _ in range(2):
+        peer = open_channel(world)
+        peer.call(1, commands.Confirm.Select(), commands.Confirm.SelectOk)
+        publish(peer, "e", "k", "a")
+        (received,) = peer.receive()
+        assert isinstance(received.method, commands.Connection.Close)
