@@ -7,12 +7,12 @@ the dead letter is on disk in a queue; until then it is tried again.
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import NamedTuple
 
 from leveret.amqp.errors import AmqpError
-from leveret.amqp.message import DEAD_LETTERED
+from leveret.amqp.message import DEAD_LETTERED, decode_head
 from leveret.broker.postings import Posted, Postings
 from leveret.broker.turn import Turn
 from leveret.exchanges.exchange import Exchange
@@ -37,6 +37,17 @@ class Funeral(NamedTuple):
     is_safe: bool
 
 
+class Letter(NamedTuple):
+    """A message whose dead letter must not be lost, and the queues that have got it."""
+
+    queue: ClassicQueue
+    offset: int
+    message: bytes
+    attributes: int
+    reason: DeathReason
+    reached: set[ClassicQueue]
+
+
 class DeadLetters:
     """Implements `TurnQueue` for the tries that are to be repeated."""
 
@@ -51,7 +62,7 @@ class DeadLetters:
         self._turn = turn
         self._pending: deque[Funeral] = deque()
         self._is_busy = False
-        self._failed: list[Funeral] = []
+        self._failed: list[Letter] = []
         self._retry_at_ms = 0
 
     def bury(
@@ -61,12 +72,7 @@ class DeadLetters:
 
         Answers whether they may be settled now; otherwise `queue.buried` is called later.
         """
-        arguments = queue.arguments
-        is_safe = (
-            arguments.dead_letter_strategy is DeadLetterStrategy.AT_LEAST_ONCE
-            and arguments.overflow is Overflow.REJECT_PUBLISH
-            and bool(offsets)
-        )
+        is_safe = _must_arrive(queue) and bool(offsets)
         self._pending.append(Funeral(queue, batch, offsets, reason, is_safe))
         # A dead letter may kill others where it arrives: one after the other, not one in another.
         if not self._is_busy:
@@ -80,31 +86,50 @@ class DeadLetters:
 
     def forget(self, queue: ClassicQueue) -> None:
         """*queue* is deleted, and with it what waits for its dead letters to be safe."""
-        self._failed = [funeral for funeral in self._failed if funeral.queue is not queue]
+        self._failed = [letter for letter in self._failed if letter.queue is not queue]
 
     def _hold(self, funeral: Funeral) -> None:
-        queue, batch = funeral.queue, funeral.batch
-        if not funeral.is_safe:
-            for message in batch.payloads:
-                self._send(queue, message, batch.attributes, funeral.reason)
-            return
-        done: list[int] = []
-        failed: list[int] = []
-        for place, message in enumerate(batch.payloads):
-            posted = self._send(queue, message, batch.attributes, funeral.reason)
-            arrived = posted is not None and posted.is_routed and not posted.is_refused
-            (done if arrived else failed).append(place)
-        if done:
-            offsets = [funeral.offsets[place] for place in done]
-            self._turn.wait_for_logs(partial(self._safe, queue, offsets))
-        if failed:
-            payloads = [batch.payloads[place] for place in failed]
-            rest = Batch(0, batch.timestamp_ms, batch.attributes, payloads, 0)
-            self._failed.append(
-                funeral._replace(batch=rest, offsets=[funeral.offsets[place] for place in failed])
+        queue, batch, offsets, reason, is_safe = funeral
+        if is_safe:
+            self._try(
+                Letter(queue, offset, message, batch.attributes, reason, set())
+                for offset, message in zip(offsets, batch.payloads, strict=True)
             )
+        else:
+            for message in batch.payloads:
+                self._send(queue, message, batch.attributes, reason)
+
+    def _try(self, letters: Iterable[Letter]) -> None:
+        done: dict[ClassicQueue, list[int]] = {}
+        for letter in letters:
+            if self._arrives(letter):
+                done.setdefault(letter.queue, []).append(letter.offset)
+            else:
+                self._failed.append(letter)
+        for queue, offsets in done.items():
+            self._turn.wait_for_logs(partial(self._safe, queue, offsets))
+        if self._failed:
             self._retry_at_ms = self._turn.now_ms + RETRY_MS
             self._turn.wake_at(self, self._retry_at_ms)
+
+    def _arrives(self, letter: Letter) -> bool:
+        """Send *letter* to the queues that have not got it; answers whether all have now."""
+        queue, _, message, attributes, reason, reached = letter
+        if queue.arguments.dead_letter_exchange is None:
+            return True  # there is nowhere to send it any more
+        tried: list[ClassicQueue] = []
+
+        def leaves_out(target: ClassicQueue) -> bool:
+            if target not in reached:
+                tried.append(target)
+            return target in reached or bool(target.stopped)
+
+        posted = self._send(queue, message, attributes, reason, leaves_out)
+        if posted is None:
+            return False
+        missing = {target for target in tried if target.stopped}.union(posted.refused_by)
+        reached.update(target for target in tried if target not in missing)
+        return (posted.is_routed or bool(reached)) and not missing
 
     def _safe(self, queue: ClassicQueue, offsets: list[int], error: Exception | None) -> None:
         if error is None and not queue.stopped:
@@ -112,7 +137,12 @@ class DeadLetters:
             self._turn.touch(queue)
 
     def _send(
-        self, queue: ClassicQueue, message: bytes, attributes: int, reason: DeathReason
+        self,
+        queue: ClassicQueue,
+        message: bytes,
+        attributes: int,
+        reason: DeathReason,
+        leaves_out: Callable[[ClassicQueue], bool] | None = None,
     ) -> Posted | None:
         arguments = queue.arguments
         name = arguments.dead_letter_exchange
@@ -128,17 +158,15 @@ class DeadLetters:
             routing_key=arguments.dead_letter_routing_key,
             now_s=self._turn.now_ms // 1000,
         )
-        key_at = 3 + letter.message[1]
-        key = letter.message[key_at : key_at + letter.message[key_at - 1]].decode()
 
-        def goes_round(target: ClassicQueue) -> bool:
+        def avoids(target: ClassicQueue) -> bool:
             if not would_cycle(
                 letter.history,
                 has_history=bool(letter.attributes & DEAD_LETTERED),
                 queue=target.name,
                 reason=reason,
             ):
-                return False
+                return leaves_out is not None and leaves_out(target)
             logger.warning(
                 "message dropped that goes round: it died in %s before, now of %s in %s",
                 target.name,
@@ -148,8 +176,9 @@ class DeadLetters:
             return True
 
         try:
+            _, key = decode_head(letter.message)
             return self._postings.post(
-                exchange, key, letter.message, letter.attributes, avoids=goes_round
+                exchange, key, letter.message, letter.attributes, avoids=avoids
             )
         except AmqpError as error:  # of the target: its source goes on
             logger.warning("dead letter of queue %s lost: %s", queue.name, error)
@@ -164,10 +193,16 @@ class DeadLetters:
         """Try again what could not be sent."""
         if self._failed and now_ms >= self._retry_at_ms:
             failed, self._failed = self._failed, []
-            for funeral in failed:
-                if not funeral.queue.stopped:
-                    self._hold(funeral)
+            self._try(letter for letter in failed if not letter.queue.stopped)
         return self._retry_at_ms if self._failed else None
 
     def flush_state(self) -> None:
         """Nothing is kept here."""
+
+
+def _must_arrive(queue: ClassicQueue) -> bool:
+    arguments = queue.arguments
+    return (
+        arguments.dead_letter_strategy is DeadLetterStrategy.AT_LEAST_ONCE
+        and arguments.overflow is Overflow.REJECT_PUBLISH
+    )

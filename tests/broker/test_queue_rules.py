@@ -1,5 +1,7 @@
 """What queues with arguments and policies do, as a client sees it."""
 
+from typing import Any
+
 import pytest
 from pamqp import commands
 
@@ -215,3 +217,68 @@ def test_a_refused_consumer_of_direct_replies_leaves_no_queue(peer: Peer, world:
     )
     assert "invalid arg 'x-priority'" in peer.closed(1, consume)
     assert not world.vhost.queues
+
+
+# ---- dead letters at least once
+
+SAFE: dict[str, Any] = {
+    "dead_letter_exchange": "amq.fanout",
+    "dead_letter_strategy": "at-least-once",
+    "overflow": "reject-publish",
+}
+
+
+def reject_one(peer: Peer) -> None:
+    """Reject a message of `q`, fetched with the first tag of the channel."""
+    peer.publish(1, "q", b"1")
+    peer.call(1, commands.Basic.Get(queue="q"), commands.Basic.GetOk)
+    peer.send(1, commands.Basic.Nack(1, requeue=False))
+
+
+def bind_dead(peer: Peer, *names: str) -> None:
+    for name in names:
+        bind = commands.Queue.Bind(queue=name, exchange="amq.fanout", routing_key="")
+        peer.call(1, bind, commands.Queue.BindOk)
+
+
+def test_a_queue_gets_no_second_dead_letter_because_another_is_full(
+    peer: Peer, world: World
+) -> None:
+    declare(peer, "has room")
+    declare(peer, "full", max_length=1, overflow="reject-publish")
+    bind_dead(peer, "has room", "full")
+    peer.publish(1, "full", b"0")
+    declare(peer, "q", **SAFE)
+    reject_one(peer)
+    world.wait(5_000)
+    assert (ready(peer, "has room"), ready(peer, "full")) == (1, 1)
+    peer.call(1, commands.Basic.Get(queue="full", no_ack=True), commands.Basic.GetOk)
+    world.wait(5_000)
+    world.wait(5_000)
+    assert (ready(peer, "has room"), ready(peer, "full")) == (1, 1)
+
+
+def test_a_queue_gets_no_second_dead_letter_because_another_has_stopped(
+    peer: Peer, world: World
+) -> None:
+    declare(peer, "sound")
+    declare(peer, "stopped", durable=True)
+    bind_dead(peer, "sound", "stopped")
+    world.broker.queue_failed(world.vhost.queues["stopped"], OSError("broken"))
+    declare(peer, "q", durable=True, **SAFE)
+    reject_one(peer)
+    world.wait(5_000)
+    assert ready(peer, "sound") == 1
+    world.restart()
+    assert ready(connect(world), "q") == 1, "it is not in all queues"
+
+
+def test_messages_without_a_place_to_go_to_any_more_are_gone(peer: Peer, world: World) -> None:
+    values = {key.replace("_", "-"): value for key, value in SAFE.items()}
+    world.vhost.use_policies(PolicySet([policy("p", "q", **values)]))
+    declare(peer, "q", durable=True)
+    reject_one(peer)
+    world.vhost.use_policies(PolicySet())
+    world.wait(5_000)
+    world.restart()
+    assert ready(connect(world), "q") == 0
