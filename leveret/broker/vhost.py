@@ -8,7 +8,7 @@ what another connection has just made.
 import base64
 import logging
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Protocol
@@ -26,6 +26,7 @@ from leveret.broker.dead_letters import DeadLetters
 from leveret.broker.definitions import DefinitionLog, is_durable
 from leveret.broker.delays import DelayedMessages
 from leveret.broker.duplicates import Duplicates
+from leveret.broker.keeper import Keeper
 from leveret.broker.limits import VHostLimits
 from leveret.broker.policies import PolicySet
 from leveret.broker.postings import Postings, history_of
@@ -39,12 +40,8 @@ from leveret.exchanges.registry import PREDECLARED, create_exchange
 from leveret.queues.arguments import QueueArguments, QueueType
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.consumers import Consumer
-from leveret.queues.death import DeathReason
 from leveret.queues.declaration import QueueDeclaration
-from leveret.queues.dedup import Deduplicator
 from leveret.queues.delay import DelayStore
-from leveret.queues.queue_duplicates import DEFAULT_CACHE_SIZE
-from leveret.storage.batch import Batch
 from leveret.storage.errors import DiskFull, StorageError
 from leveret.storage.key_log import KeyLog
 
@@ -107,7 +104,8 @@ class VHost:
         self.delays = DelayedMessages(queue_factory.open_delays(), turn, self._post_due)
         self.duplicates = Duplicates(queue_factory.open_key_log, turn)
         self.postings = Postings(self.routes.router, turn, self.delays, self.duplicates)
-        self._dead_letters = DeadLetters(self.exchanges.get, self.postings, turn)
+        dead_letters = DeadLetters(self.exchanges.get, self.postings, turn)
+        self._keeper = Keeper(dead_letters, self.duplicates, turn, self._remove_unused)
 
     # ---- exchanges
 
@@ -233,7 +231,8 @@ class VHost:
             raise AccessRefused(f"queue name '{declaration.name}' contains reserved prefix 'amq.*'")
         self._check_queue_limit(declaration.name)
         arguments = QueueArguments.parse(declaration.arguments, declaration.name, self.name)
-        self._check_quorum(declaration, arguments)
+        if arguments.queue_type is QueueType.QUORUM:
+            declaration.check_quorum(self.name)
         queue = self._queue_factory.create(
             declaration, arguments, owner if declaration.exclusive else None
         )
@@ -250,20 +249,6 @@ class VHost:
                 f"cannot declare queue '{name}': queue limit in vhost '{self.name}' ({limit}) "
                 "is reached"
             )
-
-    def _check_quorum(self, declaration: QueueDeclaration, arguments: QueueArguments) -> None:
-        if arguments.queue_type is not QueueType.QUORUM:
-            return
-        for is_wrong, what in (
-            (declaration.auto_delete, "auto-delete"),
-            (declaration.exclusive, "exclusive-owner"),
-            (not declaration.durable, "non-durable"),
-        ):
-            if is_wrong:
-                raise PreconditionFailed(
-                    f"invalid property '{what}' for queue '{declaration.name}' in vhost "
-                    f"'{self.name}'"
-                )
 
     def add_reply_queue(self) -> ClassicQueue:
         """A queue for direct replies, under a name nobody can guess; gone with its consumer."""
@@ -284,7 +269,7 @@ class VHost:
         queue.declared_arguments = arguments
         effective = self._arguments(queue)
         if effective != queue.arguments:
-            queue.configure(effective, self, self.turn.now_ms)
+            queue.configure(effective, self._keeper, self.turn.now_ms)
             self.turn.touch(queue)
         elif queue.ready.count:
             self.turn.touch(queue)
@@ -320,11 +305,10 @@ class VHost:
         if queue.owner in self._exclusive:
             self._exclusive[queue.owner].pop(queue, None)
         self.routes.changed()
-        self.duplicates.drop(_cache_name(queue))
         durable = self.definitions.queue_deleted(queue)
         self._unbind_destination(queue)
         self.turn.forget(queue)
-        self._dead_letters.forget(queue)
+        self._keeper.forget(queue)
         for consumer in list(queue.consumers):
             queue.consumers.remove(consumer)
             consumer.outlet.cancelled(consumer)
@@ -334,12 +318,6 @@ class VHost:
         else:
             queue.delete()
 
-    def bury(
-        self, queue: ClassicQueue, batch: Batch, offsets: Sequence[int], reason: DeathReason
-    ) -> bool:
-        """Send dead messages to the dead letter exchange (`QueueKeeper`)."""
-        return self._dead_letters.bury(queue, batch, offsets, reason)
-
     def _post_due(
         self, exchange_name: str, routing_key: str, message: bytes, attributes: int
     ) -> None:
@@ -347,22 +325,7 @@ class VHost:
         if exchange is not None:
             self.postings.post(exchange, routing_key, message, attributes, is_due=True)
 
-    def open_cache(self, queue: ClassicQueue) -> Deduplicator:
-        """The keys of a queue that deduplicates (`QueueKeeper`)."""
-        arguments = queue.arguments
-        return self.duplicates.add(
-            _cache_name(queue),
-            arguments.cache_size or DEFAULT_CACHE_SIZE,
-            arguments.cache_ttl_ms,
-            queue.declaration.is_durable,
-        )
-
-    def remembered(self) -> None:
-        """A queue remembers new keys (`QueueKeeper`)."""
-        self.turn.touch(self.duplicates)
-
-    def remove_unused(self, queue: ClassicQueue) -> None:
-        """Its x-expires has passed (`QueueKeeper`)."""
+    def _remove_unused(self, queue: ClassicQueue) -> None:
         if self.queues.get(queue.name) is queue:  # it may just have been deleted
             logger.info("queue expired: vhost=%s queue=%s", self.name, queue.name)
             self.remove_queue(queue)
@@ -464,7 +427,7 @@ class VHost:
             with suppress(InternalError):  # it has stopped now
                 # What was published in this turn counts as what is there.
                 self.turn.work_off(queue)
-                queue.configure(arguments, self, self.turn.now_ms)
+                queue.configure(arguments, self._keeper, self.turn.now_ms)
 
     def _arguments(self, queue: ClassicQueue) -> QueueArguments:
         return self.policies.effective_queue_arguments(queue.declared_arguments, queue.name)
@@ -506,10 +469,6 @@ class VHost:
 def generated_name(prefix: str) -> str:
     """*prefix* and 22 characters that nobody can guess, as RabbitMQ names queues and consumers."""
     return prefix + base64.urlsafe_b64encode(secrets.token_bytes(16)).rstrip(b"=").decode()
-
-
-def _cache_name(queue: ClassicQueue) -> str:
-    return f"queues/{queue.id}/duplicates" if queue.id else f"transient {id(queue)}"
 
 
 def _definition_deleted(holder: ClassicQueue | DelayedMessages, error: Exception | None) -> None:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from leveret.amqp.equivalence import inequivalent
+from leveret.amqp.errors import PreconditionFailed
 from leveret.amqp.tables import INTEGER_TAGS, Field, Table
 
 COMPARED_ARGUMENTS = (
@@ -45,6 +46,18 @@ class QueueDeclaration:
     def is_durable(self) -> bool:
         """Does it outlive the broker? An exclusive queue does not outlive its connection."""
         return self.durable and not self.exclusive
+
+    def check_quorum(self, vhost: str) -> None:
+        """Raise PreconditionFailed for what a quorum queue cannot be."""
+        for is_wrong, what in (
+            (self.auto_delete, "auto-delete"),
+            (self.exclusive, "exclusive-owner"),
+            (not self.durable, "non-durable"),
+        ):
+            if is_wrong:
+                raise PreconditionFailed(
+                    f"invalid property '{what}' for queue '{self.name}' in vhost '{vhost}'"
+                )
 
     def check_equivalent(self, other: "QueueDeclaration", vhost: str) -> None:
         """Raise PreconditionFailed unless *other* asks for the same queue as this one."""
