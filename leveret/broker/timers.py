@@ -9,6 +9,8 @@ Target = TypeVar("Target")
 
 LONGEST_SLEEP_S = 10.0
 """The loop's clock does not follow when the clock of the day is set: look at it now and then."""
+SLACK = 64
+"""Stale entries that the heap may have, besides one for each that is waited for."""
 
 
 class Timers(Generic[Target]):
@@ -38,6 +40,8 @@ class Timers(Generic[Target]):
         earlier = self._due_ms.get(target)
         if earlier is not None and earlier <= due_ms:
             return
+        if len(self._heap) > 2 * len(self._due_ms) + SLACK:
+            self._compact()
         self._due_ms[target] = due_ms
         heapq.heappush(self._heap, (due_ms, next(self._rank), target))
         if self._armed_ms is None or due_ms < self._armed_ms:
@@ -46,6 +50,17 @@ class Timers(Generic[Target]):
     def forget(self, target: Target) -> None:
         """*target* is gone."""
         self._due_ms.pop(target, None)
+
+    def _compact(self) -> None:
+        """Let go of the targets that are gone, and of times that are not waited for any more."""
+        due_ms = self._due_ms
+        waiting = {
+            target: (due, rank, target)
+            for due, rank, target in self._heap
+            if due_ms.get(target) == due
+        }
+        self._heap = list(waiting.values())
+        heapq.heapify(self._heap)
 
     def _arm(self, due_ms: int) -> None:
         self._armed_ms = due_ms

@@ -192,7 +192,8 @@ class AmqpTransport(asyncio.Protocol):
         elif heartbeat.due(now):
             connection.send_heartbeat()
             self._turn.output(session)
-        session.check_deadlines(self._clock_ms())
+        self._turn.now_ms = self._clock_ms()
+        session.check_deadlines(self._turn.now_ms)
 
     def shut_down(self, reason: str) -> None:
         """Tell the client that the broker stops (320)."""
