@@ -73,6 +73,7 @@ class DeadLetters:
         Answers whether they may be settled now; otherwise `queue.buried` is called later.
         """
         is_safe = _must_arrive(queue) and bool(offsets)
+        self._turn.write_behind(queue)
         self._pending.append(Funeral(queue, batch, offsets, reason, is_safe))
         # A dead letter may kill others where it arrives: one after the other, not one in another.
         if not self._is_busy:

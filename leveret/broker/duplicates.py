@@ -92,6 +92,7 @@ class Duplicates:
 
     def dispatch(self, now_ms: int) -> None:
         """There is nothing to hand out."""
+        self._turn.write_behind(self)
 
     def flush_state(self) -> None:
         """Write what was remembered in this turn."""

@@ -64,6 +64,7 @@ class Turn:
 
     __slots__ = (
         "_afterwards",
+        "_behind",
         "_clock_ms",
         "_committer",
         "_confirms",
@@ -108,6 +109,7 @@ class Turn:
         self._served: dict[TurnQueue, None] = {}
         self._full: dict[TurnQueue, None] = {}  # those that the disk has no room for
         self._unwritten: dict[TurnQueue, None] = {}  # those of them that have new messages
+        self._behind: dict[TurnQueue, None] = {}  # those whose states wait for these messages
         self._was_full = False
         self._confirms: dict[TurnConfirms, None] = {}
         self._outputs: dict[TurnOutput, None] = {}
@@ -135,9 +137,16 @@ class Turn:
 
     def forget(self, queue: TurnQueue) -> None:
         """*queue* is gone."""
-        for queues in (self._queues, self._served, self._full, self._unwritten):
+        for queues in (self._queues, self._served, self._full, self._unwritten, self._behind):
             queues.pop(queue, None)
         self._timers.forget(queue)
+
+    def write_behind(self, queue: TurnQueue) -> None:
+        """What *queue* writes as its states says that others have got something in this turn.
+
+        It is written once everything published is.
+        """
+        self._behind[queue] = None
 
     def work_off(self, queue: TurnQueue) -> None:
         """Work off *queue* now, for a method that looks at its messages.
@@ -204,8 +213,12 @@ class Turn:
                 self._served[queue] = None
                 self._dispatch(queue)
         served, self._served = self._served, {}
+        if self._behind and not self._unwritten:
+            served |= self._behind
+            self._behind = {}
         for queue in served:
-            self._flush_state(queue)
+            if queue not in self._behind:
+                self._flush_state(queue)
         if bool(self._full) is not self._was_full:
             self._was_full = bool(self._full)
             self._on_full(self._was_full)

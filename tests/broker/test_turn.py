@@ -221,6 +221,22 @@ def test_on_a_full_disk_confirms_wait_until_there_is_room(world: World) -> None:
     assert told == [None]
 
 
+def test_on_a_full_disk_no_queue_gives_up_what_another_has_not_got(world: World) -> None:
+    full, source, other = (Queue(world, name) for name in ("full", "source", "other"))
+    full.flush_error = DiskFull("no space")
+    for queue in (full, source, other):
+        world.turn.touch(queue)
+    world.turn.write_behind(source)
+    world.loop.run()
+    assert "other state" in world.events
+    assert "source state" not in world.events
+    full.flush_error = None
+    world.now_ms += 1000
+    world.loop.expire()
+    world.loop.run()
+    assert world.events.index("source state") > world.events.index("full state")
+
+
 def test_a_method_on_a_queue_that_cannot_be_written_fails(world: World) -> None:
     queue = Queue(world, "a")
     queue.flush_error = OSError("full")
