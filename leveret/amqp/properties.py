@@ -158,7 +158,7 @@ class FactsReader:
     def _learn_table(self, raw: bytes) -> bool:
         validate_table(raw, 0, len(raw))
         has_instructions = False
-        if any(name in raw for name in _RAW_INSTRUCTIONS):
+        if may_instruct(raw):
             # The bytes may also stand in a value or a nested table.
             table, _ = read_table(raw, 0, len(raw))
             has_instructions = not INSTRUCTIONS.isdisjoint(table)
@@ -169,6 +169,11 @@ class FactsReader:
     def _intern(self, facts: Facts) -> Facts:
         _remember(self._interned, facts, facts, self._capacity)
         return facts
+
+
+def may_instruct(raw: bytes) -> bool:
+    """Can one of `INSTRUCTIONS` be among the headers in *raw*? Its bytes may also mean others."""
+    return any(name in raw for name in _RAW_INSTRUCTIONS)
 
 
 def is_expiration(text: str) -> bool:
@@ -327,8 +332,12 @@ class PropertyView:
     app_id = _Property(_read_text)
     cluster_id = _Property(_read_text)
 
-    def __init__(self, payload: bytes) -> None:
+    def __init__(self, payload: bytes, *, is_checked: bool = False) -> None:
+        """With *is_checked* a list that `FactsReader` has passed, as that of any stored message."""
         self._payload = payload
+        if is_checked:
+            self._extents = checked_extents(payload)
+            return
         try:
             self._extents = property_extents(payload)
         except _UNDECODABLE as error:
@@ -415,6 +424,28 @@ def property_extents(payload: bytes) -> dict[str, tuple[int, int]]:
     if position != len(payload):
         raise IndexError
     return extents
+
+
+def checked_extents(payload: bytes) -> dict[str, tuple[int, int]]:
+    """The same for a list that decodes; nothing is looked into."""
+    extents = {}
+    position = _LIST_POSITION
+    for name in _names_of(payload[_FLAGS_POSITION:_LIST_POSITION]):
+        amqp_type = _TYPES[name]
+        if amqp_type == "shortstr":
+            stop = position + 1 + payload[position]
+        elif amqp_type == "table":
+            stop = position + 4 + _unpack_size(payload, position)[0]
+        else:
+            stop = position + _FIXED_SIZES[amqp_type]
+        extents[name] = position, stop
+        position = stop
+    return extents
+
+
+@cache
+def _names_of(raw_flags: bytes) -> list[str]:
+    return _names(int.from_bytes(raw_flags, "big"))
 
 
 def _stop(payload: bytes, position: int, amqp_type: str) -> int:

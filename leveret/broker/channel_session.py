@@ -511,7 +511,7 @@ def _without_bcc(batch: Batch) -> Batch:
 
 def _properties(content: bytes) -> PropertyView:
     size = int.from_bytes(content[3:7], "big")
-    return PropertyView(content[7 : 7 + size])
+    return PropertyView(content[7 : 7 + size], is_checked=True)
 
 
 def flags_of(facts: Facts) -> int:

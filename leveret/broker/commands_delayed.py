@@ -60,7 +60,7 @@ def cancel_delayed(broker: Broker, *, vhost: str = "/", ids: list[int]) -> dict[
 
 def _message(due: Due, now_ms: int) -> dict[str, object]:
     exchange, routing_key = decode_head(due.message)
-    properties = PropertyView(header_payload(due.message, due.attributes))
+    properties = PropertyView(header_payload(due.message, due.attributes), is_checked=True)
     return {
         "id": due.offset,
         "due_ms": due.due_ms,

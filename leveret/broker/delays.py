@@ -144,7 +144,7 @@ class DelayedMessages:
 
 
 def _has_waited(message: bytes, attributes: int) -> bytes:
-    properties = PropertyView(header_payload(message, attributes))
+    properties = PropertyView(header_payload(message, attributes), is_checked=True)
     headers = dict(properties.headers or {})
     delay = headers[DELAY_HEADER]
     headers[DELAY_HEADER] = Field("l", -abs(cast("int", delay.value)))

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol, cast
 
 from leveret.amqp.errors import PreconditionFailed
 from leveret.amqp.message import HAS_BCC, TRANSIENT, decode_head, header_payload, with_header
-from leveret.amqp.properties import NO_PROPERTIES, PropertyView
+from leveret.amqp.properties import NO_PROPERTIES, PropertyView, may_instruct
 from leveret.amqp.tables import INTEGER_TAGS, Table, type_name
 from leveret.broker.delays import DELAY_HEADER
 from leveret.broker.duplicates import Duplicates
@@ -89,8 +89,11 @@ class Postings:
         is unroutable unless one of its queues *accepts*. Raises PreconditionFailed for headers
         that are not what they must be.
         """
-        properties = PropertyView(header_payload(message, attributes))
-        headers = properties.headers or {}
+        payload = header_payload(message, attributes)
+        properties = PropertyView(payload, is_checked=True)
+        headers: Table = {}
+        if exchange.deduplication or may_instruct(payload):
+            headers = properties.headers or {}
         keys = routing_keys(routing_key, headers)
         if "BCC" in headers:
             attributes |= HAS_BCC
@@ -227,6 +230,6 @@ def asked_delay_ms(headers: Table) -> int:
 
 def without_bcc(message: bytes, attributes: int) -> bytes:
     """The message as consumers see it: without the header BCC."""
-    properties = PropertyView(header_payload(message, attributes))
+    properties = PropertyView(header_payload(message, attributes), is_checked=True)
     headers = {name: field for name, field in (properties.headers or {}).items() if name != "BCC"}
     return with_header(message, attributes, properties.with_changes(headers=headers))

@@ -22,6 +22,7 @@ from leveret.queues.death import DeathReason
 from leveret.queues.declaration import QueueDeclaration
 from leveret.queues.expiry import due_ms, live_from, split
 from leveret.queues.memory_store import MemoryStore
+from leveret.queues.overflow import QueueLimit
 from leveret.queues.priority_ready import PriorityReady, ReadyPick
 from leveret.queues.ready import ReadyList, ReadyRange, ranges_of
 from leveret.queues.rules import QueueKeeper, QueueRules
@@ -35,7 +36,9 @@ TURN_MESSAGES = 2048
 """Messages handed to one consumer before the others are looked at again."""
 TURN_BYTES = 1024 * 1024
 TURN_DEATHS = 16 * 1024
-"""Messages that die in one turn; the others go on in between."""
+"""Messages that die in one turn; others are served in between."""
+TURN_DEAD_LETTERS = 4096
+"""The same where each becomes a dead letter: more than one chunk of a socket can bring."""
 
 Served = tuple[Batch, Sequence[int]]
 """Messages and the offsets at which they lie."""
@@ -176,8 +179,10 @@ class ClassicQueue:
                 self._put_back(returned)
                 self._may_expire = True  # it was neither ready nor unacked meanwhile
         self._hand_out()
-        if rules.limit is not None and rules.limit.overflow is Overflow.DROP_HEAD:
-            self._drop_head(rules)
+        limit = rules.limit
+        drops = limit is not None and limit.overflow is Overflow.DROP_HEAD
+        if limit is not None and drops and not self._drop_head(limit):
+            return now_ms
         due_ms = self._expire() if self._may_expire or rules.ttl_ms is not None else None
         return rules.next_look_ms(self, due_ms, now_ms)
 
@@ -330,7 +335,7 @@ class ClassicQueue:
     def _expire(self) -> int | None:
         """Bury what is at the head and whose time is over; answers when the next one's is."""
         ttl_ms = None if self._rules is None else self._rules.ttl_ms
-        room = TURN_DEATHS
+        room = self._room_for_deaths
         while (wanted := self.ready.peek(TURN_MESSAGES)) is not None:
             assert isinstance(wanted, ReadyRange)
             batch = self._store.peek(wanted)
@@ -349,13 +354,23 @@ class ClassicQueue:
             self._may_expire = False
         return None
 
-    def _drop_head(self, rules: QueueRules) -> None:
-        """Bury the oldest of what is too much."""
-        assert rules.limit is not None
-        while excess := rules.limit.excess(self.ready.count):
+    def _drop_head(self, limit: QueueLimit) -> bool:
+        """Bury the oldest of what is too much; answers whether that is all."""
+        room = self._room_for_deaths
+        while excess := limit.excess(self.ready.count):
+            if room <= 0:
+                return False
             wanted = self.ready.peek(min(excess, TURN_MESSAGES))
             assert wanted is not None
+            before = self.ready.count
             self._bury_ready(wanted, DeathReason.MAX_LENGTH)
+            room -= before - self.ready.count
+        return True
+
+    @property
+    def _room_for_deaths(self) -> int:
+        """How many messages may die in this turn."""
+        return TURN_DEAD_LETTERS if self._rules and self._rules.dead_letters else TURN_DEATHS
 
     def _bury_ready(self, wanted: Wanted, reason: DeathReason) -> None:
         for batch, offsets in self._take(wanted):

@@ -28,7 +28,7 @@ from leveret.amqp.message import (
     header_payload,
     with_header,
 )
-from leveret.amqp.properties import property_extents
+from leveret.amqp.properties import checked_extents
 from leveret.amqp.tables import Field, Table, encode_table, read_table
 
 HISTORY = "x-death"
@@ -75,7 +75,7 @@ def dead_letter(
     It lacks an expiration; all else is as it was.
     """
     payload = header_payload(message, attributes)
-    extents = property_extents(payload)
+    extents = checked_extents(payload)
     key_start = 3 + message[1]
     raw_key = message[key_start : key_start + message[key_start - 1]]
     origin = message[2 : key_start - 1].decode(), raw_key.decode()

@@ -67,7 +67,7 @@ class DeliveryCounts:
 
 
 def _stamp(payload: bytes, attributes: int, count: Count) -> bytes:
-    properties = PropertyView(header_payload(payload, attributes))
+    properties = PropertyView(header_payload(payload, attributes), is_checked=True)
     headers = dict(properties.headers or {})
     headers["x-acquired-count"] = Field("l", count.acquired)
     headers["x-delivery-count"] = Field("l", count.failed)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from leveret.amqp.frames import FRAME_HEADER_SIZE
 from leveret.amqp.message import head_length
 from leveret.amqp.properties import read_priorities
-from leveret.queues.classic import TURN_DEATHS, ClassicQueue, Served
+from leveret.queues.classic import ClassicQueue, Served
 from leveret.queues.death import DeathReason
 from leveret.queues.declaration import QueueDeclaration
 from leveret.queues.expiry import due_ms
@@ -76,7 +76,7 @@ class PriorityQueue(ClassicQueue):
         return self._scattered.pick(offsets, by_time=self._looks_at_time)
 
     def _expire(self) -> int | None:
-        room = TURN_DEATHS
+        room = self._room_for_deaths
         while room > 0:
             heads = [(pick, self._head_due_ms(offset)) for pick, offset in self.ready.heads()]
             dead = [pick for pick, due in heads if due is not None and due <= self._now_ms]

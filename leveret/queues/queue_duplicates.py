@@ -87,6 +87,6 @@ class QueueDuplicates:
             self.settled(within(self._keys, ranges))
 
     def _key(self, payload: bytes, attributes: int) -> bytes | None:
-        headers = PropertyView(header_payload(payload, attributes)).headers or {}
+        headers = PropertyView(header_payload(payload, attributes), is_checked=True).headers or {}
         field = headers.get(self._header)
         return None if field is None else deduplication_key(field)

@@ -65,6 +65,12 @@ def _invalid(expiration):
 
 
 @given(properties)
+def test_a_view_of_a_checked_list_is_the_same(values):
+    view = PropertyView(payload_of(values), is_checked=True)
+    assert {name: getattr(view, name) for name in VALUES} == dict.fromkeys(VALUES) | values
+
+
+@given(properties)
 def test_the_facts_are_those_of_the_properties(values):
     table = values.get("headers", {})
     expected = Facts(
