@@ -456,10 +456,17 @@ class VHost:
             self.delays.close()
         except (OSError, StorageError) as error:
             logger.error("delayed messages not closed: vhost=%s: %s", self.name, error)
+        is_full = False
         for queue in self.queues.values():
             try:
-                with suppress(DiskFull):  # nobody was told that what is left is safe
-                    queue.flush()
+                queue.flush()
+            except DiskFull:  # nobody was told that what is left is safe
+                is_full = True
+            except (OSError, StorageError) as error:
+                self.fail_queue(queue, error)
+        for queue in self.queues.values():
+            try:
+                if not is_full:  # else what is settled here may have got nowhere else
                     queue.flush_state()
                 queue.close()
             except (OSError, StorageError) as error:

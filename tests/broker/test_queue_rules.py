@@ -1,6 +1,6 @@
 """What queues with arguments and policies do, as a client sees it."""
 
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from pamqp import commands
@@ -8,7 +8,12 @@ from pamqp import commands
 from leveret.amqp.message import encode_message
 from leveret.amqp.properties import NO_PROPERTIES
 from leveret.broker.policies import PolicySet
+from leveret.queues.arguments import QueueArguments
+from leveret.queues.classic import ClassicQueue
 from leveret.queues.declaration import QueueDeclaration
+from leveret.queues.memory_store import MemoryStore
+from leveret.queues.ready import ReadyList
+from leveret.storage.errors import DiskFull
 from tests.broker.peer import Outgoing, Peer
 from tests.broker.test_policies import policy
 from tests.broker.world import World
@@ -282,3 +287,24 @@ def test_messages_without_a_place_to_go_to_any_more_are_gone(peer: Peer, world: 
     world.wait(5_000)
     world.restart()
     assert ready(connect(world), "q") == 0
+
+
+# ---- a full disk
+
+
+class FullQueue(ClassicQueue):
+    """A queue whose disk is full."""
+
+    def flush(self) -> NoReturn:
+        raise DiskFull("no room")
+
+
+def test_what_had_no_room_as_a_dead_letter_is_in_its_queue_after_a_restart(
+    peer: Peer, world: World
+) -> None:
+    declaration = QueueDeclaration("dead", False, False, False, {})
+    world.vhost.add_queue(FullQueue(declaration, MemoryStore(), ReadyList(0)), QueueArguments())
+    declare(peer, "q", durable=True, dead_letter_exchange="", dead_letter_routing_key="dead")
+    reject_one(peer)
+    world.restart()
+    assert ready(connect(world), "q") == 1
