@@ -31,6 +31,9 @@ logger = logging.getLogger(__name__)
 
 SEGMENT_BYTES = 8 * MIB
 """A segment is kept for as long as one of its messages waits, so it should not hold many."""
+INDEX_INTERVAL_BYTES = 4 * KIB
+OPEN_SEGMENTS = 64
+"""What is due at one time lies anywhere; each open segment takes some 40 KB of memory."""
 TAKE_BYTES = 4 * MIB
 """About what `take_due` and `pending` answer at most."""
 AHEAD_MS = 1000
@@ -78,11 +81,15 @@ class DelayStore:
     ) -> "DelayStore":
         """Open the store in *directory*, which is created when there is something to write.
 
-        New segments are smaller than *options* say. *run_entries* is the length at which a part of
-        the index is written. Blocks. Raises StorageError, OSError.
+        New segments are smaller than *options* say, and easier to read from. *run_entries* is the
+        length at which a part of the index is written. Blocks. Raises StorageError, OSError.
         """
-        segment_bytes = min(options.segment_bytes, SEGMENT_BYTES)
-        options = replace(options, segment_bytes=segment_bytes)
+        options = replace(
+            options,
+            segment_bytes=min(options.segment_bytes, SEGMENT_BYTES),
+            index_interval_bytes=min(options.index_interval_bytes, INDEX_INTERVAL_BYTES),
+            open_segments=OPEN_SEGMENTS,
+        )
         log, found = recover(directory, options, clock_ms, space=space)
         messages = DelayLog(log, options, clock_ms)
         index = DueIndex(directory, run_entries)

@@ -25,6 +25,8 @@ Content = tuple[int, bytes]
 
 _DUE = struct.Struct(">Q")
 _SLACK_BYTES = 64
+_RUN = 4
+"""From so many neighbours on they are read as a run."""
 
 
 class DelayLog:
@@ -81,10 +83,16 @@ class DelayLog:
         Raises CorruptRecord, OSError.
         """
         found: dict[int, Content] = {}
+        single: list[int] = []
         for start, stop in ranges_of(offsets) if offsets else ():
+            if stop - start < _RUN:
+                single += range(start, stop)
+                continue
             for first_offset, attributes, payloads in self._records(start, stop):
                 for offset, payload in enumerate(payloads, first_offset):
                     found[offset] = attributes, payload[_DUE.size :]
+        for offset, _, attributes, payload in self._log.pick(single):
+            found[offset] = attributes, payload[_DUE.size :]
         return found
 
     def read_due(self, start: int, stop: int) -> Iterator[tuple[int, list[int]]]:

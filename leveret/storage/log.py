@@ -4,8 +4,8 @@ Appends and marks are collected and written once per turn by `flush` and `flush_
 runs in the loop's thread but `SyncWork.run`.
 """
 
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -23,7 +23,7 @@ from leveret.storage.files import (
     sync_directory,
 )
 from leveret.storage.offset_set import clip_intervals, merge_intervals
-from leveret.storage.record import encode_batch, records_within, split_batch
+from leveret.storage.record import Picked, encode_batch, records_within, split_batch
 from leveret.storage.segment import Segment
 from leveret.storage.state_log import State
 from leveret.storage.sync_work import SyncWork
@@ -41,11 +41,16 @@ _BASE_OFFSET = attrgetter("base_offset")
 
 @dataclass(frozen=True, slots=True)
 class LogOptions:
-    """How a log is cut into segments. `segment_age_ms` of 0 means at any age."""
+    """How a log is cut into segments. `segment_age_ms` of 0 means at any age.
+
+    `open_segments` is how many sealed segments stay open after they were read from, with their
+    indexes in memory: more than one for a log that is read here and there.
+    """
 
     segment_bytes: int = 64 * MIB
     segment_age_ms: int = 0
     index_interval_bytes: int = 16 * KIB
+    open_segments: int = 1
 
     def __post_init__(self) -> None:
         if not MIN_SEGMENT_BYTES <= self.segment_bytes <= MAX_SEGMENT_BYTES:
@@ -94,7 +99,7 @@ class SegmentLog:
         self._marks: dict[State, list[tuple[int, int]]] = {state: [] for state in State}
         # Segments whose states changed since the last flush_state.
         self._touched: dict[Segment, None] = {}
-        self._reading = self._active
+        self._readers: dict[Segment, None] = {}
         self._bytes_on_disk = sum(segment.bytes_on_disk for segment in self._segments)
         # Segments with bytes that no sync has been asked for, oldest first.
         self._unsynced = {segment: None for segment in self._segments if segment.log.dirty}
@@ -181,14 +186,19 @@ class SegmentLog:
         """
         if offset >= self._active.next_offset:
             return []
-        at = bisect_right(self._segments, offset, key=_BASE_OFFSET) - 1
-        segment = self._segments[at]
-        if at < 0 or offset >= segment.next_offset:
-            raise OffsetOutOfRange(f"{self.directory}: offset {offset} was deleted")
-        if segment is not self._reading:
-            self._reading.release()
-            self._reading = segment
-        return segment.read(offset, max_bytes)
+        return self._reader(offset).read(offset, max_bytes)
+
+    def pick(self, offsets: Sequence[int]) -> Iterator[Picked]:
+        """Yield the flushed messages at *offsets*, which are sorted, each by itself.
+
+        Raises CorruptRecord, OffsetOutOfRange.
+        """
+        at = 0
+        while at < len(offsets):
+            segment = self._reader(offsets[at])
+            stop = bisect_left(offsets, segment.next_offset, at)
+            yield from segment.pick(offsets[at:stop])
+            at = stop
 
     def find(self, timestamp_ms: int) -> int:
         """Return an offset before which every message is older than *timestamp_ms*.
@@ -198,7 +208,7 @@ class SegmentLog:
         for segment in reversed(self._segments):
             if segment.first_timestamp_ms < timestamp_ms and not segment.is_empty:
                 relative_offset = segment.times.lookup(timestamp_ms)
-                if segment is not self._reading:
+                if segment not in self._readers:
                     segment.release()
                 return segment.base_offset + relative_offset
         return self.first_offset
@@ -294,6 +304,21 @@ class SegmentLog:
         if self.directory.exists():
             self._space.sweep(remove_directory(self.directory))
 
+    def _reader(self, offset: int) -> Segment:
+        """The segment that has the message at *offset*. Raises OffsetOutOfRange."""
+        at = bisect_right(self._segments, offset, key=_BASE_OFFSET) - 1
+        segment = self._segments[at]
+        if at < 0 or offset >= segment.next_offset:
+            raise OffsetOutOfRange(f"{self.directory}: offset {offset} was deleted")
+        readers = self._readers
+        if segment not in readers:
+            readers[segment] = None
+            if len(readers) > self._options.open_segments:
+                longest = next(iter(readers))
+                del readers[longest]
+                longest.release()
+        return segment
+
     def _drop_written(self) -> None:
         """Keep of the appended batches what the active segment does not end with."""
         end = self._active.next_offset
@@ -366,7 +391,7 @@ class SegmentLog:
         """Seal the active segment and go on in a new one, whose files come with its records."""
         sealed = self._active
         sealed.seal()
-        if sealed is not self._reading:
+        if sealed not in self._readers:
             sealed.release()
         self._touched[sealed] = None
         options = self._options
@@ -426,8 +451,7 @@ class SegmentLog:
         self._segments.remove(segment)
         self._unsynced.pop(segment, None)
         self._unsynced_states.pop(segment, None)
-        if segment is self._reading:
-            self._reading = self._active
+        self._readers.pop(segment, None)
         space = self._space
         is_large = segment.size >= self._options.segment_bytes // 2
         if is_large and space.admits_spare(self, self._clock_ms()):
@@ -455,7 +479,7 @@ class SegmentLog:
     def _close_sealed(self, include_state: bool) -> None:
         """A log with many closed segments must not hold descriptors for each."""
         for segment in self._unsynced:
-            if segment.is_sealed and segment is not self._reading:
+            if segment.is_sealed and segment not in self._readers:
                 segment.log.close()
         for segment in self._unsynced_states if include_state else ():
             if segment.is_sealed:

@@ -32,6 +32,8 @@ from leveret.storage.errors import CorruptRecord
 RECORD_HEADER = struct.Struct(">IIQQ")
 RECORD_HEADER_SIZE = RECORD_HEADER.size
 META = struct.Struct(">QQ")
+Picked = tuple[int, int, int, bytes]
+"""A record by itself: offset, timestamp in milliseconds, attributes, payload."""
 
 _HEAD = struct.Struct(">II16s")
 _LENGTH = struct.Struct(">I")
@@ -122,9 +124,9 @@ def skip_records(data: bytes, limit: int) -> tuple[int, int]:
     return skipped, position
 
 
-def record_size(header: bytes) -> int:
-    """Return the bytes of the record that begins with *header*."""
-    length: int = _LENGTH.unpack_from(header)[0]
+def record_size(data: bytes, at: int = 0) -> int:
+    """Return the bytes of the record whose header is at *at*."""
+    length: int = _LENGTH.unpack_from(data, at)[0]
     return RECORD_HEADER_SIZE + length
 
 
@@ -132,6 +134,22 @@ def record_timestamp_ms(header: bytes) -> int:
     """Return the timestamp of the record that begins with *header*."""
     timestamp_ms: int = RECORD_HEADER.unpack_from(header)[2]
     return timestamp_ms
+
+
+def read_record(data: bytes, at: int, offset: int, *, path: Path, position: int) -> Picked:
+    """Decode the record at *at*; *path* and *position* say where *data* begins, for errors.
+
+    Raises CorruptRecord.
+    """
+    length, checksum, meta = _HEAD.unpack_from(data, at)
+    start = at + RECORD_HEADER_SIZE
+    payload = data[start : start + length]
+    actual = crc32(payload, crc32(meta)) ^ (offset & _LOW_32)
+    if actual != checksum:
+        expected = f"crc32 {checksum:08x}, not {actual:08x}"
+        raise CorruptRecord(path, position + at, offset, expected)
+    timestamp_ms, attributes = META.unpack(meta)
+    return offset, timestamp_ms, attributes, payload
 
 
 def read_batches(

@@ -6,7 +6,7 @@ Files, named by the offset of the first record in 20 digits:
     .state      what became of the records (see state_log.py)
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from leveret.storage.batch import Batch
@@ -15,7 +15,14 @@ from leveret.storage.errors import CorruptRecord
 from leveret.storage.files import HEADER_SIZE, LogFile
 from leveret.storage.offset_index import OffsetIndex
 from leveret.storage.offset_set import OffsetSet
-from leveret.storage.record import RECORD_HEADER_SIZE, read_batches, record_size, skip_records
+from leveret.storage.record import (
+    RECORD_HEADER_SIZE,
+    Picked,
+    read_batches,
+    read_record,
+    record_size,
+    skip_records,
+)
 from leveret.storage.state_log import STATE_MAGIC, Entry, State, encode_entries
 from leveret.storage.time_index import TimeIndex
 
@@ -112,6 +119,36 @@ class Segment:
         batches, consumed = self._decode(offset, position, max_bytes)
         self._cursor = (batches[-1].next_offset, position + consumed)
         return batches
+
+    def pick(self, offsets: Sequence[int]) -> Iterator[Picked]:
+        """Yield the records at *offsets*, which are sorted.
+
+        Flat, because what is read here and there is read one by one. Raises CorruptRecord.
+        """
+        base_offset, lookup, read = self.base_offset, self.index.lookup, self.log.read
+        window = b""
+        # The record at `place` in the window, which begins at `position`, has the offset `at`.
+        at = position = place = -1
+        for offset in offsets:
+            indexed, start = lookup(offset - base_offset)
+            if base_offset + indexed > at:
+                at, position, place = base_offset + indexed, start, 0
+                window = read(position, self._index_interval_bytes)
+            while True:
+                while at < offset and place + RECORD_HEADER_SIZE <= len(window):
+                    place += record_size(window, place)
+                    at += 1
+                if place + RECORD_HEADER_SIZE <= len(window):
+                    break
+                position, place = position + place, 0
+                window = read(position, self._index_interval_bytes)
+                if len(window) < RECORD_HEADER_SIZE:
+                    raise CorruptRecord(self.log.path, position, at, "a record, not the end")
+            size = record_size(window, place)
+            if place + size > len(window):
+                position, place = position + place, 0
+                window = read(position, min(size, self.size - position))
+            yield read_record(window, place, offset, path=self.log.path, position=position)
 
     def mark(self, state: State, ranges: list[tuple[int, int]]) -> None:
         """Note the state of the offsets in sorted *ranges*; `write_state` brings it to the file."""
