@@ -23,6 +23,7 @@ from leveret.amqp.message import (
     DEAD_LETTERED,
     EXPIRES,
     HAS_BCC,
+    decode_head,
     encode_head,
     head_length,
     header_payload,
@@ -76,9 +77,7 @@ def dead_letter(
     """
     payload = header_payload(message, attributes)
     extents = checked_extents(payload)
-    key_start = 3 + message[1]
-    raw_key = message[key_start : key_start + message[key_start - 1]]
-    origin = message[2 : key_start - 1].decode(), raw_key.decode()
+    origin = decode_head(message)
     expires = extents.get("expiration")
     expiration = None if expires is None else payload[expires[0] + 1 : expires[1]].decode()
     raw = payload[slice(*extents["headers"])] if "headers" in extents else _NO_HEADERS
@@ -105,7 +104,8 @@ def dead_letter(
         entries, history = _first_history(queue, reason, origin, expiration, now_s)
         raw = b"%b%b%b" % ((len(raw) - 4 + len(entries)).to_bytes(4, "big"), raw[4:], entries)
 
-    head = encode_head(exchange.encode(), raw_key if routing_key is None else routing_key.encode())
+    key = origin[1] if routing_key is None else routing_key
+    head = encode_head(exchange.encode(), key.encode())
     start = head_length(attributes)
     attributes = attributes & ~(EXPIRES | start) | DEAD_LETTERED | len(head)
     payload = _replace_headers(payload, extents, raw)
