@@ -1,39 +1,28 @@
-"""ChannelSession: the broker's side of one channel: publishing, delivering, settling.
+"""ChannelSession: the broker's side of one channel: delivering, settling; a Publisher publishes.
 
-The hot methods (`publish`, `ack`, `deliver`) are here; every other method is a function in
-`handlers_*`, found by its class in the table that the session hands over.
+Every method but basic.publish and the plain basic.ack is a function in `handlers_*`, found by its
+class in the table that the session hands over.
 """
 
 from collections.abc import Mapping, Sequence
-from itertools import groupby
-from operator import attrgetter, concat
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from pamqp import commands
 from pamqp.base import Frame as Method
 
-from leveret.amqp.constants import ReplyCode
-from leveret.amqp.errors import AmqpError, CommandInvalid, PreconditionFailed
-from leveret.amqp.fastpath import encode_deliver_prefix, encode_deliveries, encode_return
+from leveret.amqp.errors import CommandInvalid, PreconditionFailed
+from leveret.amqp.fastpath import encode_deliver_prefix, encode_deliveries
 from leveret.amqp.message import (
-    EXPIRES,
     HAS_BCC,
-    TRANSIENT,
     address_content,
     channel_number,
-    encode_attributes,
     head_length,
-    with_header,
 )
 from leveret.amqp.methods import build_method
-from leveret.amqp.properties import Facts, PropertyView, explain_expiration
-from leveret.broker.confirms import ConfirmTracker
 from leveret.broker.deadlines import Deadlines
-from leveret.broker.permissions import Access, Resource
-from leveret.broker.postings import publish, routing_keys, without_bcc
-from leveret.broker.routes import IMMEDIATE, MANDATORY, Route, Routed
-from leveret.broker.timestamps import Timestamping, stamped
-from leveret.broker.transactions import Transaction
+from leveret.broker.postings import without_bcc
+from leveret.broker.publisher import Publisher
 from leveret.broker.turn import Turn
 from leveret.broker.unacked import Delivery, Holder, UnackedLedger, grouped
 from leveret.broker.vhost import VHost
@@ -59,20 +48,18 @@ class ChannelSession:
         "_deadlines",
         "_frame_max",
         "_handlers",
-        "_is_stamping",
         "_prefixes",
         "_turn",
-        "confirms",
         "consumers",
         "fetched",
         "flow_active",
         "last_queue_name",
         "number",
         "prefetch",
-        "reply_to",
+        "publish",
+        "publisher",
         "session",
         "shared_prefetch",
-        "transaction",
         "unacked",
         "vhost",
     )
@@ -90,7 +77,6 @@ class ChannelSession:
         self.vhost = vhost
         self._turn = turn
         self._handlers = handlers
-        self._is_stamping = session.timestamping is not Timestamping.NEVER
         tuning = session.connection.tuning
         # Publishers send frames of at most what we offered; only a consumer with less needs care.
         self._frame_max = tuning.frame_max if tuning.frame_max < session.offered_frame_max else 0
@@ -98,204 +84,13 @@ class ChannelSession:
         self.consumers: dict[str, tuple[Consumer, ClassicQueue, Holder]] = {}
         self.unacked = UnackedLedger()
         self.fetched = 0  # those of `unacked` that came by basic.get, which no prefetch limits
-        self.confirms: ConfirmTracker | None = None
-        self.transaction: Transaction | None = None
         self.prefetch = 0
         self.shared_prefetch = 0
         self.flow_active = True
         self.last_queue_name = ""
-        self.reply_to = ""  # what stands for amq.rabbitmq.reply-to in messages from here
         self._deadlines: Deadlines | None = None
-
-    # ---- publish
-
-    def publish(
-        self, methods: list[bytes], facts: Facts, contents: list[bytes], content_length: int
-    ) -> None:
-        """Route a run of messages and append it to its queues."""
-        if facts.user_id is not None:
-            self._check_user_id(facts.user_id)
-        if facts.invalid_expiration is not None:
-            text = facts.invalid_expiration
-            raise PreconditionFailed(f"invalid expiration '{text}': {explain_expiration(text)}")
-        if self._is_stamping:
-            contents = [self._stamped(content) for content in contents]
-            content_length = 0
-        if facts.has_instructions or facts.wants_direct_reply:
-            self._publish_singly(methods, facts, contents)
-            return
-        method = methods[0]
-        if methods.count(method) == len(methods):
-            route = self._route(method)
-            self._publish(Routed(route.queues, [route], contents, content_length), facts)
-            return
-        try:
-            routes = self.vhost.routes.find_each(methods)
-            if not self.session.permissions.writes_all:
-                for route in routes:
-                    self._check_write(route)
-        except AmqpError:
-            # What comes before the one at fault is published; the one at fault raises again.
-            for method, content in zip(methods, contents, strict=True):
-                self.publish([method], facts, [content], len(content))
-            raise
-        targets = [route.queues for route in routes]
-        if targets.count(targets[0]) == len(targets) and len({r.bits for r in routes}) == 1:
-            self._publish(Routed(targets[0], routes, contents, content_length), facts)
-            return
-        start = 0
-        for key, group in groupby(routes, _TARGET):
-            part = list(group)
-            stop = start + len(part)
-            run = Routed(key[0], part, contents[start:stop], content_length)
-            self._publish(run, facts)
-            start = stop
-
-    def _route(self, method: bytes) -> Route:
-        route = self.vhost.routes.find(method)
-        if not self.session.permissions.writes_all:
-            self._check_write(route)
-        return route
-
-    def _check_write(self, route: Route) -> None:
-        # Routes are shared by all users of the vhost, so this is asked anew for each run.
-        self.session.permissions.check(Access.WRITE, Resource.EXCHANGE, route.exchange.name)
-
-    def _publish_singly(self, methods: list[bytes], facts: Facts, contents: list[bytes]) -> None:
-        for method, content in zip(methods, contents, strict=True):
-            route = self._route(method)
-            if facts.has_instructions:
-                # Refused now, and not when a transaction is committed.
-                routing_keys(route.routing_key, _properties(content).headers or {})
-            if facts.wants_direct_reply:
-                content = self._with_reply_to(content)
-            self._publish(Routed(None, [route], [content], len(content)), facts)
-
-    def _stamped(self, content: bytes) -> bytes:
-        rule, now_ms = self.session.timestamping, self._turn.now_ms
-        payload = stamped(_properties(content), rule, now_ms)
-        return content if payload is None else with_header(content, 0, payload)
-
-    def _with_reply_to(self, content: bytes) -> bytes:
-        if not self.reply_to:
-            raise PreconditionFailed("fast reply consumer does not exist")
-        payload = _properties(content).with_changes(reply_to=self.reply_to)
-        return with_header(content, 0, payload)
-
-    def _publish(self, run: Routed, facts: Facts) -> None:
-        if self.transaction is not None:
-            self.transaction.publish(run, facts)
-        else:
-            self.enqueue(run, facts)
-
-    def enqueue(self, run: Routed, facts: Facts) -> bool:
-        """Append a routed run to its queues, return what is unroutable, count the confirms.
-
-        Answers whether all queues took all they were given.
-        """
-        queues, routes, contents, _ = run
-        if queues is None:
-            return self._enqueue_singly(run, facts)
-        refused: Sequence[int] = ()
-        if queues:
-            refused = self._append(queues, run, facts)
-        elif routes[0].bits & MANDATORY:
-            self._return(run)
-        if self.confirms is not None:
-            durable = facts.persistent and any(q.declaration.is_durable for q in queues)
-            self.confirms.publish(len(contents), durable=durable, refused=refused)
-            self._turn.confirm(self.confirms)
-        return not refused
-
-    def _append(self, queues: tuple[ClassicQueue, ...], run: Routed, facts: Facts) -> Sequence[int]:
-        """Answers the places of the messages that a queue refused."""
-        head = run.routes[0].head
-        length = len(head) + run.content_length if run.content_length else 0
-        if len(run.routes) == 1:
-            messages = [head + content for content in run.contents]
-        else:
-            heads = list(map(_HEAD, run.routes))
-            messages = list(map(concat, heads, run.contents))  # type: ignore[arg-type]  # bytes only
-            lengths = set(map(len, heads))
-            if len(lengths) > 1:
-                return self._append_singly(queues, run, messages, facts)
-        turn = self._turn
-        attributes = encode_attributes(len(head), self.number, flags_of(facts))
-        refused: set[int] = set()
-        for queue in queues:
-            places = publish(queue, messages, attributes, length, turn)
-            if places:
-                refused.update(places)
-        return sorted(refused) if refused else ()
-
-    def _append_singly(
-        self,
-        queues: tuple[ClassicQueue, ...],
-        run: Routed,
-        messages: list[bytes],
-        facts: Facts,
-    ) -> Sequence[int]:
-        """Heads of different lengths: a batch for each, which the store joins where it can."""
-        refused = []
-        flags = flags_of(facts)
-        for place, (route, message) in enumerate(zip(run.routes, messages, strict=True)):
-            attributes = encode_attributes(len(route.head), self.number, flags)
-            results = [
-                publish(queue, [message], attributes, len(message), self._turn) for queue in queues
-            ]
-            if any(results):
-                refused.append(place)
-        return refused
-
-    def _enqueue_singly(self, run: Routed, facts: Facts) -> bool:
-        routes = run.routes if len(run.routes) > 1 else run.routes * len(run.contents)
-        is_complete = True
-        for route, content in zip(routes, run.contents, strict=True):
-            posted = self.vhost.postings.post(
-                route.exchange,
-                route.routing_key,
-                route.head + content,
-                encode_attributes(len(route.head), self.number, flags_of(facts)),
-                accepts=self._can_deliver if route.bits & IMMEDIATE else None,
-            )
-            if not posted.is_routed:
-                if posted.lacks_consumers:
-                    self._return_one(route, content, ReplyCode.NO_CONSUMERS)
-                elif route.bits & (MANDATORY | IMMEDIATE):
-                    self._return_one(route, content, ReplyCode.NO_ROUTE)
-            if self.confirms is not None:
-                refused = (0,) if posted.refused_by else ()
-                self.confirms.publish(1, durable=posted.is_durable, refused=refused)
-                self._turn.confirm(self.confirms)
-            is_complete &= not posted.refused_by
-        return is_complete
-
-    def refuse(self, count: int) -> None:
-        """*count* publishes are dropped: nack them, if this channel is in confirm mode."""
-        if self.confirms is not None:
-            self.confirms.publish(count, durable=False, refused=range(count))
-            self._turn.confirm(self.confirms)
-
-    def _can_deliver(self, queue: ClassicQueue) -> bool:
-        self._turn.work_off(queue)
-        return queue.can_deliver
-
-    def _return(self, run: Routed) -> None:
-        routes = run.routes if len(run.routes) > 1 else run.routes * len(run.contents)
-        for route, content in zip(routes, run.contents, strict=True):
-            self._return_one(route, content, ReplyCode.NO_ROUTE)
-
-    def _return_one(self, route: Route, content: bytes, code: ReplyCode) -> None:
-        message = route.head + content
-        self.session.send(encode_return(self.number, code, code.name, message, len(route.head)))
-
-    def _check_user_id(self, user_id: str) -> None:
-        user = self.session.user
-        assert user is not None
-        if user_id != user.name and "impersonator" not in user.tags:
-            raise PreconditionFailed(
-                f"user_id property set to '{user_id}' but authenticated user was '{user.name}'"
-            )
+        self.publisher = Publisher(number, session, vhost, turn, self._send_confirm)
+        self.publish = self.publisher.publish
 
     # ---- deliver (Outlet)
 
@@ -364,9 +159,9 @@ class ChannelSession:
 
     def ack(self, tags: list[int]) -> None:
         """basic.ack of single deliveries."""
-        if self.transaction is not None:
+        if self.publisher.transaction is not None:
             for tag in tags:
-                self.transaction.settle(self.unacked, tag, Outcome.ACKED, multiple=False)
+                self.publisher.transaction.settle(self.unacked, tag, Outcome.ACKED, multiple=False)
             return
         for holder, offsets in self.unacked.take(tags):
             self._settle(holder, offsets, Outcome.ACKED)
@@ -408,7 +203,7 @@ class ChannelSession:
 
         What a transaction has settled is not outstanding; a rollback makes it so again.
         """
-        transaction = self.transaction
+        transaction = self.publisher.transaction
         tags = self.unacked.covered(0, multiple=True)
         if transaction is not None:
             tags = [tag for tag in tags if not transaction.has_settled(tag)]
@@ -475,13 +270,6 @@ class ChannelSession:
         """Reply once what this turn wrote is on disk."""
         self.session.commit_then(lambda: self.send(method), logs=True)
 
-    def confirm_select(self) -> None:
-        """Enter confirm mode; once is enough."""
-        if self.confirms is None:
-            self.confirms = ConfirmTracker(
-                self.number, send=self._send_confirm, fail=self.session.fail
-            )
-
     def _send_confirm(self, frame: bytes) -> None:
         channel = self.session.connection.channels.get(self.number)
         if channel is not None and channel.receiver is self and channel.is_open:
@@ -499,7 +287,7 @@ class ChannelSession:
         self._settle_all(deliveries, Outcome.FAILED)
         for _, queue, _ in consumers.values():
             self.vhost.drop_if_unused(queue)
-        reply_queue = self.vhost.queues.get(self.reply_to)
+        reply_queue = self.vhost.queues.get(self.publisher.reply_to)
         if reply_queue is not None:  # its consumer was refused
             self.vhost.remove_queue(reply_queue)
 
@@ -507,13 +295,3 @@ class ChannelSession:
 def _without_bcc(batch: Batch) -> Batch:
     payloads = [without_bcc(payload, batch.attributes) for payload in batch.payloads]
     return Batch(batch.first_offset, batch.timestamp_ms, batch.attributes, payloads, 0)
-
-
-def _properties(content: bytes) -> PropertyView:
-    size = int.from_bytes(content[3:7], "big")
-    return PropertyView(content[7 : 7 + size], is_checked=True)
-
-
-def flags_of(facts: Facts) -> int:
-    """The flags in the attributes of messages with these facts."""
-    return (0 if facts.persistent else TRANSIENT) | (EXPIRES if facts.expires else 0)

@@ -116,10 +116,10 @@ def _reply_queue(channel: ChannelSession, *, no_ack: bool) -> ClassicQueue:
     """The queue behind amq.rabbitmq.reply-to of this channel (direct reply-to)."""
     if not no_ack:
         raise PreconditionFailed("reply consumer cannot acknowledge")
-    if channel.reply_to:
+    if channel.publisher.reply_to:
         raise PreconditionFailed("reply consumer already set")
     queue = channel.vhost.add_reply_queue()
-    channel.reply_to = queue.name
+    channel.publisher.reply_to = queue.name
     return queue
 
 
@@ -128,8 +128,8 @@ def cancel(channel: ChannelSession, method: commands.Basic.Cancel) -> None:
     entry = channel.consumers.pop(method.consumer_tag or "", None)
     if entry is not None:
         consumer, queue, _ = entry
-        if queue.name == channel.reply_to:
-            channel.reply_to = ""
+        if queue.name == channel.publisher.reply_to:
+            channel.publisher.reply_to = ""
         channel.vhost.cancel(queue, consumer)
     if not method.nowait:
         channel.send(build_method(commands.Basic.CancelOk, consumer_tag=method.consumer_tag))
@@ -188,8 +188,8 @@ def reject(channel: ChannelSession, method: commands.Basic.Reject) -> None:
 
 
 def _settle(channel: ChannelSession, tag: int | None, outcome: Outcome, *, multiple: bool) -> None:
-    if channel.transaction is not None:
-        channel.transaction.settle(channel.unacked, tag or 0, outcome, multiple=multiple)
+    if channel.publisher.transaction is not None:
+        channel.publisher.transaction.settle(channel.unacked, tag or 0, outcome, multiple=multiple)
     elif multiple:
         channel.settle_up_to(tag or 0, outcome)
     else:

@@ -30,26 +30,26 @@ def access_request(channel: ChannelSession, method: Access.Request) -> None:
 
 def confirm_select(channel: ChannelSession, method: commands.Confirm.Select) -> None:
     """Enter confirm mode."""
-    if channel.transaction is not None:
+    if channel.publisher.transaction is not None:
         raise PreconditionFailed("cannot switch from tx to confirm mode")
-    channel.confirm_select()
+    channel.publisher.confirm_select()
     if not method.nowait:
         channel.send(commands.Confirm.SelectOk())
 
 
 def tx_select(channel: ChannelSession, method: commands.Tx.Select) -> None:
     """Enter transaction mode."""
-    if channel.confirms is not None:
+    if channel.publisher.confirms is not None:
         raise PreconditionFailed("cannot switch from confirm to tx mode")
-    if channel.transaction is None:
-        channel.transaction = Transaction()
+    if channel.publisher.transaction is None:
+        channel.publisher.transaction = Transaction()
     channel.send(commands.Tx.SelectOk())
 
 
 def tx_commit(channel: ChannelSession, method: commands.Tx.Commit) -> None:
     """Do what the transaction held; commit-ok once it is on disk."""
     publishes, settlements = _transaction(channel).take()
-    results = [channel.enqueue(*held) for held in publishes]
+    results = [channel.publisher.enqueue(*held) for held in publishes]
     for settlement in settlements:
         channel.settle_one(settlement.tag, settlement.outcome)
     if not all(results):
@@ -64,9 +64,9 @@ def tx_rollback(channel: ChannelSession, method: commands.Tx.Rollback) -> None:
 
 
 def _transaction(channel: ChannelSession) -> Transaction:
-    if channel.transaction is None:
+    if channel.publisher.transaction is None:
         raise PreconditionFailed("channel is not transactional")
-    return channel.transaction
+    return channel.publisher.transaction
 
 
 HANDLERS: dict[type[Method], Callable[..., None]] = {

@@ -365,11 +365,11 @@ class Session:
 
     def is_confirming(self, number: int) -> bool:
         """Is channel *number* in confirm mode?"""
-        return self._channel(number).confirms is not None
+        return self._channel(number).publisher.confirms is not None
 
     def refuse(self, number: int, count: int) -> None:
         """Nack *count* publishes, behind the confirms of those before them."""
-        confirms = self._channel(number).confirms
+        confirms = self._channel(number).publisher.confirms
         assert confirms is not None
         confirms.publish(count, durable=False, refused=range(count))
         self._turn.confirm(confirms)
