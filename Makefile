@@ -8,7 +8,7 @@ SOURCES := $(wildcard leveret tests examples tools)
 # A checkout on sys.path would put the link `amqp` in front of Celery's package of that name.
 export PYTHONSAFEPATH = 1
 
-.PHONY: run test fast check format lint types clean
+.PHONY: run test fast model check format lint types clean
 
 run: $(VENV)/run.stamp
 	$(BIN)/leveret serve $(ARGS)
@@ -19,6 +19,10 @@ test: $(VENV)/dev.stamp
 # Without the tests marked `slow`: those that start processes under load or wait for real time.
 fast: $(VENV)/dev.stamp
 	$(BIN)/pytest -m "not slow" $(ARGS)
+
+# Channels and queues against models of them, for minutes.
+model: $(VENV)/dev.stamp
+	$(BIN)/pytest --hypothesis-profile=model --timeout=3600 tests/broker/test_*_model.py $(ARGS)
 
 check: format lint types fast
 

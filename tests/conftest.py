@@ -23,7 +23,9 @@ def pytest_configure(config: pytest.Config) -> None:
             f"`import amqp` finds {origin}, which hides Celery's library: run with PYTHONSAFEPATH=1"
         )
     # How long an example takes says something about the machine only.
-    settings.register_profile("leveret", deadline=None)
+    settings.register_profile("leveret", deadline=None, stateful_step_count=80)
+    # For minutes: `make model`.
+    settings.register_profile("model", deadline=None, max_examples=1000, stateful_step_count=200)
     settings.load_profile("leveret")
 
 

@@ -21,11 +21,44 @@ _FRAME = struct.Struct(">BHI")
 
 @dataclass(slots=True)
 class Received:
-    """A method with the body of its content, if it has any."""
+    """A method with the properties and the body of its content, if it has any."""
 
     channel: int
     method: Method
     body: bytes = b""
+    properties: commands.Basic.Properties = field(default_factory=commands.Basic.Properties)
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A message that a client publishes."""
+
+    routing_key: str
+    body: bytes
+    exchange: str = ""
+    persistent: bool = True
+    mandatory: bool = False
+    priority: int | None = None
+    expiration: str | None = None
+    headers: dict[str, Any] | None = None
+    timestamp: int | None = None
+
+    def frames(self, channel: int) -> bytes:
+        """basic.publish with its content."""
+        publish = commands.Basic.Publish(
+            exchange=self.exchange, routing_key=self.routing_key, mandatory=self.mandatory
+        )
+        timestamp = None if self.timestamp is None else datetime.fromtimestamp(self.timestamp, UTC)
+        properties = commands.Basic.Properties(
+            delivery_mode=2 if self.persistent else 1,
+            priority=self.priority,
+            expiration=self.expiration,
+            headers=self.headers,
+            timestamp=timestamp,
+        )
+        chunk = frame.marshal(publish, channel)
+        chunk += frame.marshal(header.ContentHeader(0, len(self.body), properties), channel)
+        return chunk + frame.marshal(body.ContentBody(self.body), channel)
 
 
 @dataclass(eq=False)
@@ -93,20 +126,31 @@ class Peer:
         timestamp: int | None = None,
     ) -> None:
         """Publish all *bodies* in one chunk."""
-        properties = commands.Basic.Properties(
-            delivery_mode=2 if persistent else 1,
-            headers=headers,
-            timestamp=None if timestamp is None else datetime.fromtimestamp(timestamp, UTC),
+        self.publish_each(
+            channel,
+            *(
+                Outgoing(
+                    routing_key,
+                    content,
+                    exchange,
+                    persistent,
+                    mandatory,
+                    headers=headers,
+                    timestamp=timestamp,
+                )
+                for content in bodies
+            ),
         )
-        publish = commands.Basic.Publish(
-            exchange=exchange, routing_key=routing_key, mandatory=mandatory
-        )
-        chunk = b""
-        for content in bodies:
-            chunk += frame.marshal(publish, channel)
-            chunk += frame.marshal(header.ContentHeader(0, len(content), properties), channel)
-            chunk += frame.marshal(body.ContentBody(content), channel)
-        self._feed(chunk)
+
+    def publish_each(self, channel: int, *messages: Outgoing) -> None:
+        """Publish *messages* in one chunk."""
+        self._feed(b"".join(message.frames(channel) for message in messages))
+
+    def lose(self) -> None:
+        """The socket breaks."""
+        self._world.turn.now_ms = self._world.now_ms
+        self.session.connection.lost()
+        self._world.run()
 
     def call(self, channel: int, method: Method, answer: type[Answer]) -> Answer:
         """Send a method; its answer is all that comes."""
@@ -140,6 +184,9 @@ class Peer:
             if kind == 1:
                 method = cast("Method", frame.unmarshal(data[position:stop])[2])
                 received.append(Received(channel, method))
+            elif kind == 2:
+                content = cast("header.ContentHeader", frame.unmarshal(data[position:stop])[2])
+                received[-1].properties = content.properties
             elif kind == 3:
                 received[-1].body += data[position + 7 : stop - 1]
             position = stop

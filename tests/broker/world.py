@@ -1,5 +1,6 @@
 """A broker without sockets and threads: its loop and its storage thread run when they are told."""
 
+import shutil
 from pathlib import Path
 
 from leveret.broker.broker import NO_LIMITS, Broker
@@ -87,4 +88,13 @@ class World:
     def restart(self) -> None:
         self.close()
         assert self.budget.used == 0
+        self._open()
+
+    def crash(self) -> None:
+        """End without a word, and start again from the files as they are now."""
+        files = self.directory.with_name(f"{self.directory.name}-left")
+        shutil.copytree(self.directory, files)
+        self.close()
+        shutil.rmtree(self.directory)
+        files.rename(self.directory)
         self._open()
