@@ -101,17 +101,22 @@ class DeadLetters:
                 self._send(queue, message, batch.attributes, reason)
 
     def _try(self, letters: Iterable[Letter]) -> None:
-        done: dict[ClassicQueue, list[int]] = {}
+        done: dict[ClassicQueue, list[Letter]] = {}
+        failed: list[Letter] = []
         for letter in letters:
             if self._arrives(letter):
-                done.setdefault(letter.queue, []).append(letter.offset)
+                done.setdefault(letter.queue, []).append(letter)
             else:
-                self._failed.append(letter)
-        for queue, offsets in done.items():
-            self._turn.wait_for_logs(partial(self._safe, queue, offsets))
-        if self._failed:
-            self._retry_at_ms = self._turn.now_ms + RETRY_MS
-            self._turn.wake_at(self, self._retry_at_ms)
+                failed.append(letter)
+        for queue, sent in done.items():
+            self._turn.wait_for_logs(partial(self._sent, queue, sent))
+        if failed:
+            self._try_later(failed)
+
+    def _try_later(self, letters: list[Letter]) -> None:
+        self._failed += letters
+        self._retry_at_ms = self._turn.now_ms + RETRY_MS
+        self._turn.wake_at(self, self._retry_at_ms)
 
     def _arrives(self, letter: Letter) -> bool:
         """Send *letter* to the queues that have not got it; answers whether all have now."""
@@ -132,10 +137,14 @@ class DeadLetters:
         reached.update(target for target in tried if target not in missing)
         return (posted.is_routed or bool(reached)) and not missing
 
-    def _safe(self, queue: ClassicQueue, offsets: list[int], error: Exception | None) -> None:
-        if error is None and not queue.stopped:
-            queue.buried(offsets)
-            self._turn.touch(queue)
+    def _sent(self, queue: ClassicQueue, letters: list[Letter], error: Exception | None) -> None:
+        if queue.stopped:
+            return
+        if error is not None:  # which of them have it is not known
+            self._try_later([letter._replace(reached=set()) for letter in letters])
+            return
+        queue.buried([letter.offset for letter in letters])
+        self._turn.touch(queue)
 
     def _send(
         self,

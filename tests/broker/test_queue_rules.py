@@ -308,3 +308,29 @@ def test_what_had_no_room_as_a_dead_letter_is_in_its_queue_after_a_restart(
     reject_one(peer)
     world.restart()
     assert ready(connect(world), "q") == 1
+
+
+class BrokenQueue(FullQueue):
+    """A queue whose disk is broken."""
+
+    def flush(self) -> NoReturn:
+        raise OSError("broken")
+
+
+def test_a_dead_letter_that_may_be_lost_with_a_queue_is_sent_again(
+    peer: Peer, world: World
+) -> None:
+    declaration = QueueDeclaration("broken", False, False, False, {})
+    broken = BrokenQueue(declaration, MemoryStore(), ReadyList(0))
+    declare(peer, "dead")
+    bind_dead(peer, "dead")
+    declare(peer, "q", durable=True, **SAFE)
+    peer.publish(1, "q", b"1")
+    peer.call(1, commands.Basic.Get(queue="q"), commands.Basic.GetOk)
+    world.vhost.add_queue(broken, QueueArguments())
+    world.turn.touch(broken)
+    peer.send(1, commands.Basic.Nack(1, requeue=False))
+    world.wait(5_000)
+    assert ready(peer, "dead") == 2, "at least once"
+    world.restart()
+    assert ready(connect(world), "q") == 0
