@@ -80,7 +80,8 @@ class ChannelSession:
         tuning = session.connection.tuning
         # Publishers send frames of at most what we offered; only a consumer with less needs care.
         self._frame_max = tuning.frame_max if tuning.frame_max < session.offered_frame_max else 0
-        self._prefixes: dict[tuple[str, int], bytes] = {}
+        # Of the deliveries to a consumer tag, by the length of the message's head.
+        self._prefixes: dict[str, dict[int, bytes]] = {}
         self.consumers: dict[str, tuple[Consumer, ClassicQueue, Holder]] = {}
         self.unacked = UnackedLedger()
         self.fetched = 0  # those of `unacked` that came by basic.get, which no prefetch limits
@@ -124,11 +125,11 @@ class ChannelSession:
             if consumer.timeout_ms:
                 due_ms = self._turn.now_ms + consumer.timeout_ms
                 self._set_deadline(holder, range(first_tag, first_tag + count), due_ms)
-        key = consumer.tag, head
-        prefix = self._prefixes.get(key)
+        prefixes = self._prefixes.setdefault(consumer.tag, {})
+        prefix = prefixes.get(head)
         if prefix is None:
             prefix = encode_deliver_prefix(self.number, consumer.tag.encode(), head)
-            self._prefixes[key] = prefix
+            prefixes[head] = prefix
         self.session.send(encode_deliveries(prefix, first_tag, messages, length))
 
     def addressed(self, batch: Batch) -> tuple[list[bytes], int]:
@@ -148,12 +149,17 @@ class ChannelSession:
 
     def cancelled(self, consumer: Consumer) -> None:
         """A consumed queue is gone."""
-        self.consumers.pop(consumer.tag, None)
+        self.remove_consumer(consumer.tag)
         if self.session.has_capability("consumer_cancel_notify"):
             self.session.send_method(
                 self.number,
                 build_method(commands.Basic.Cancel, consumer_tag=consumer.tag, nowait=True),
             )
+
+    def remove_consumer(self, tag: str) -> tuple[Consumer, ClassicQueue, Holder] | None:
+        """Take the consumer called *tag* from the channel; its queue has it still."""
+        self._prefixes.pop(tag, None)
+        return self.consumers.pop(tag, None)
 
     # ---- settle
 

@@ -125,7 +125,7 @@ def _reply_queue(channel: ChannelSession, *, no_ack: bool) -> ClassicQueue:
 
 def cancel(channel: ChannelSession, method: commands.Basic.Cancel) -> None:
     """Remove a consumer; what it was sent stays unacknowledged. An unknown tag is fine."""
-    entry = channel.consumers.pop(method.consumer_tag or "", None)
+    entry = channel.remove_consumer(method.consumer_tag or "")
     if entry is not None:
         consumer, queue, _ = entry
         if queue.name == channel.publisher.reply_to:
