@@ -68,6 +68,7 @@ class Turn:
         "_clock_ms",
         "_committer",
         "_confirms",
+        "_dispatching",
         "_failure",
         "_full",
         "_log_waiters",
@@ -107,6 +108,7 @@ class Turn:
         self._failure: Exception | None = None
         self._queues: dict[TurnQueue, None] = {}
         self._served: dict[TurnQueue, None] = {}
+        self._dispatching: set[TurnQueue] = set()
         self._full: dict[TurnQueue, None] = {}  # those that the disk has no room for
         self._unwritten: dict[TurnQueue, None] = {}  # those of them that have new messages
         self._behind: dict[TurnQueue, None] = {}  # those whose states wait for these messages
@@ -251,12 +253,17 @@ class Turn:
                 wait(waiter)
 
     def _dispatch(self, queue: TurnQueue) -> bool:
+        if queue in self._dispatching:
+            return True  # by a dead letter on its way back: what it has taken goes out first
+        self._dispatching.add(queue)
         try:
             due_ms = queue.dispatch(self.now_ms)
         except Exception as error:  # one queue's fault is that queue's end, not the broker's
             self._served.pop(queue, None)
             self._on_failure(queue, error)
             return False
+        finally:
+            self._dispatching.remove(queue)
         if due_ms is not None:
             self._timers.set(queue, due_ms)
         return True

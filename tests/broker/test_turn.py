@@ -267,6 +267,26 @@ def test_what_is_touched_on_the_way_belongs_to_the_turn(world: World) -> None:
     ]
 
 
+class LoopingQueue(Queue):
+    """A queue that is worked off because of what it does itself."""
+
+    def dispatch(self, now_ms: int) -> int | None:
+        super().dispatch(now_ms)
+        if self._world.events.count(f"{self._name} dispatch") < 2:
+            self._world.turn.work_off(self)
+            self._note("dispatched")
+        return None
+
+
+def test_a_queue_is_not_dispatched_while_it_is(world: World) -> None:
+    world.turn.touch(LoopingQueue(world, "a"))
+    world.loop.run()
+    assert world.events == [
+        *("a flush", "a dispatch", "a flush", "a dispatched"),
+        *("a flush", "a dispatch", "a state"),
+    ]
+
+
 def test_a_queue_that_is_gone_is_left_alone(world: World) -> None:
     queue = Queue(world, "a")
     world.turn.touch(queue)
