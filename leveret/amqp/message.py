@@ -14,6 +14,7 @@ its attributes, a u64:
     bit  33     expires: has an expiration of its own
     bit  34     dead-lettered: the history in its headers is ours, not a publisher's
     bit  35     has a header BCC, which no consumer may see
+    bit  36     was delayed, and goes by more than one routing key
 """
 
 from typing import NamedTuple
@@ -25,6 +26,7 @@ TRANSIENT = 1 << 32
 EXPIRES = 1 << 33
 DEAD_LETTERED = 1 << 34
 HAS_BCC = 1 << 35
+HAS_COPIES = 1 << 36
 
 
 class MessageParts(NamedTuple):

@@ -23,6 +23,7 @@ from leveret.amqp.tables import Table, encode_table, read_table, validate_table
 DIRECT_REPLY_TO = "amq.rabbitmq.reply-to"
 INSTRUCTIONS = frozenset(("CC", "BCC", "x-delay"))
 """Headers that say where else a message goes, or when."""
+_COPIES = INSTRUCTIONS - {"x-delay"}
 _RAW_INSTRUCTIONS = tuple(bytes([len(name)]) + name.encode() for name in INSTRUCTIONS)
 MAX_EXPIRATION_MS = 315_360_000_000
 """Ten years, the longest expiration that RabbitMQ takes."""
@@ -48,7 +49,8 @@ _PRIORITY_FLAG = _FLAGS["priority"]
 _EXPIRATION_FLAG = _FLAGS["expiration"]
 _RESERVED_FLAGS = 0x0003
 _FLAGS_POSITION = 12
-_LIST_POSITION = 14
+LIST_POSITION = 14
+"""Where the properties begin, behind their flags."""
 _PERSISTENT = 2
 
 _Key = TypeVar("_Key")
@@ -60,7 +62,7 @@ class Facts(NamedTuple):
 
     What differs from message to message of a publisher, its priority and its expiration, is read
     by the queue that goes by it. `invalid_expiration` is an expiration that is none.
-    `has_instructions`: one of the headers `INSTRUCTIONS` is there.
+    `has_copies`: there is a header CC or BCC. `has_delay`: there is a header x-delay.
     """
 
     persistent: bool
@@ -69,7 +71,8 @@ class Facts(NamedTuple):
     invalid_expiration: str | None
     user_id: str | None
     wants_direct_reply: bool
-    has_instructions: bool
+    has_copies: bool
+    has_delay: bool
 
 
 class FactsReader:
@@ -86,8 +89,8 @@ class FactsReader:
         self._max_remembered_bytes = max_remembered_bytes
         self._by_list: dict[bytes, Facts] = {}
         self._interned: dict[tuple[object, ...], Facts] = {}
-        # Well-formed header tables, with whether they hold instructions.
-        self._tables: dict[bytes, bool] = {}
+        # Well-formed header tables, with the facts they hold.
+        self._tables: dict[bytes, tuple[bool, bool]] = {}
 
     def read_facts(self, payload: bytes) -> Facts:
         """Check the whole property list of a content header's *payload*, return the facts.
@@ -95,7 +98,7 @@ class FactsReader:
         Raises InternalError for a list that does not decode.
         """
         try:
-            steps, comes_once = _plan(payload[_FLAGS_POSITION:_LIST_POSITION])
+            steps, comes_once = _plan(payload[_FLAGS_POSITION:LIST_POSITION])
             if comes_once:
                 return self._walk(payload, steps)
             raw = payload[_FLAGS_POSITION:]
@@ -110,9 +113,10 @@ class FactsReader:
 
     def _walk(self, payload: bytes, steps: tuple[int, ...]) -> Facts:
         """Step over the list and stop only at what counts: the path of every message_id."""
-        persistent = has_priority = expires = wants_direct_reply = has_instructions = False
+        persistent = has_priority = expires = wants_direct_reply = False
+        instructions = False, False
         invalid_expiration = user_id = None
-        position = _LIST_POSITION
+        position = LIST_POSITION
         end = len(payload)
         for step in steps:
             start = position
@@ -138,7 +142,7 @@ class FactsReader:
                 position += 4 + _unpack_size(payload, position)[0]
                 raw = payload[start:position]
                 known = self._tables.get(raw)
-                has_instructions = self._learn_table(raw) if known is None else known
+                instructions = self._learn_table(raw) if known is None else known
             else:
                 has_priority = True
                 position += 1
@@ -151,20 +155,21 @@ class FactsReader:
             invalid_expiration,
             user_id,
             wants_direct_reply,
-            has_instructions,
+            *instructions,
         )
         return self._interned.get(key) or self._intern(Facts(*key))
 
-    def _learn_table(self, raw: bytes) -> bool:
+    def _learn_table(self, raw: bytes) -> tuple[bool, bool]:
         validate_table(raw, 0, len(raw))
-        has_instructions = False
+        has_copies = has_delay = False
         if may_instruct(raw):
             # The bytes may also stand in a value or a nested table.
             table, _ = read_table(raw, 0, len(raw))
-            has_instructions = not INSTRUCTIONS.isdisjoint(table)
+            has_copies = not _COPIES.isdisjoint(table)
+            has_delay = "x-delay" in table
         if len(raw) <= self._max_remembered_bytes:
-            _remember(self._tables, raw, has_instructions, self._capacity)
-        return has_instructions
+            _remember(self._tables, raw, (has_copies, has_delay), self._capacity)
+        return has_copies, has_delay
 
     def _intern(self, facts: Facts) -> Facts:
         _remember(self._interned, facts, facts, self._capacity)
@@ -209,7 +214,7 @@ def read_priorities(messages: Sequence[bytes], start: int) -> bytes:
             continue
         flags = message[flags_at] << 8 | message[flags_at + 1]
         if flags & _PRIORITY_FLAG:
-            position = _skip_to_priority(message, start + _LIST_POSITION, flags)
+            position = _skip_to_priority(message, start + LIST_POSITION, flags)
             common = message[flags_at:position]
             priorities.append(message[position])
         else:
@@ -233,7 +238,7 @@ def read_expirations_ms(messages: Sequence[bytes], start: int) -> list[int | Non
             continue
         flags = message[flags_at] << 8 | message[flags_at + 1]
         if flags & _EXPIRATION_FLAG:
-            position = _skip_to_expiration(message, start + _LIST_POSITION, flags) + 1
+            position = _skip_to_expiration(message, start + LIST_POSITION, flags) + 1
             stop = position + message[position - 1]
             common = message[flags_at:position]
             expirations.append(int(message[position:stop]))
@@ -343,6 +348,10 @@ class PropertyView:
         except _UNDECODABLE as error:
             raise _undecodable(error) from error
 
+    def extent(self, name: str) -> tuple[int, int] | None:
+        """Return where the property *name* stands in the payload: start and stop."""
+        return self._extents.get(name)
+
     def raw(self, name: str) -> bytes | None:
         """Return the bytes of the property *name* as they stand in the list."""
         extent = self._extents.get(name)
@@ -416,7 +425,7 @@ def property_extents(payload: bytes) -> dict[str, tuple[int, int]]:
     Raises IndexError, ValueError or struct.error for a list that does not decode.
     """
     extents = {}
-    position = _LIST_POSITION
+    position = LIST_POSITION
     for name in _names(payload[_FLAGS_POSITION] << 8 | payload[_FLAGS_POSITION + 1]):
         stop = _stop(payload, position, _TYPES[name])
         extents[name] = position, stop
@@ -429,8 +438,8 @@ def property_extents(payload: bytes) -> dict[str, tuple[int, int]]:
 def checked_extents(payload: bytes) -> dict[str, tuple[int, int]]:
     """The same for a list that decodes; nothing is looked into."""
     extents = {}
-    position = _LIST_POSITION
-    for name in _names_of(payload[_FLAGS_POSITION:_LIST_POSITION]):
+    position = LIST_POSITION
+    for name in _names_of(payload[_FLAGS_POSITION:LIST_POSITION]):
         amqp_type = _TYPES[name]
         if amqp_type == "shortstr":
             stop = position + 1 + payload[position]
@@ -458,7 +467,7 @@ def _stop(payload: bytes, position: int, amqp_type: str) -> int:
     return stop
 
 
-NO_PROPERTIES = PropertyView(b"\x00\x3c" + bytes(_LIST_POSITION - 2))
+NO_PROPERTIES = PropertyView(b"\x00\x3c" + bytes(LIST_POSITION - 2))
 """The properties of a message that has none."""
 
 

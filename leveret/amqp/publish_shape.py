@@ -1,11 +1,10 @@
 """PublishShape: recognises publishes that differ only in what differs from message to message.
 
 A publisher repeats itself: the same exchange, the same properties, messages of the same size; new
-are the body, and perhaps the routing key, message_id, correlation_id, timestamp, priority and
-expiration. A shape is
-such a publish with everything that repeats taken literally. Whether the next bytes are of the
-shape is then one match of a regular expression for any number of messages, and cutting them one
-`struct`, instead of some sixty steps for each message.
+are the body, and perhaps the routing key, message_id, correlation_id, timestamp, priority,
+expiration and delay. A shape is such a publish with everything that repeats taken literally.
+Whether the next bytes are of the shape is then one match of a regular expression for any number of
+messages, and cutting them one `struct`, instead of some sixty steps for each message.
 
 Everything the general path would check is in the literal part, so it holds for each match. The
 variable strings are matched as ASCII: that their UTF-8 is valid needs no further look; publishes
@@ -15,6 +14,7 @@ with other strings go the general path.
 import re
 import struct
 
+from leveret.amqp.delay_header import find_delay
 from leveret.amqp.properties import Facts, property_extents
 
 METHOD_ARGUMENTS = 11
@@ -72,7 +72,8 @@ def _pattern(publish: bytes, header_start: int, body_start: int) -> bytes:
     exchange_end = METHOD_ARGUMENTS + _KEY_BEFORE + publish[METHOD_ARGUMENTS + 2]
     variable = [(exchange_end + 1, exchange_end + 1 + publish[exchange_end], rb"[\x00-\x7f]")]
     properties = header_start + 7
-    for name, (start, stop) in property_extents(publish[properties : body_start - 1]).items():
+    payload = publish[properties : body_start - 1]
+    for name, (start, stop) in property_extents(payload).items():
         if name in VARIABLE_STRINGS:
             variable.append((properties + start + 1, properties + stop, rb"[\x00-\x7f]"))
         elif name in ("timestamp", "priority"):
@@ -81,6 +82,9 @@ def _pattern(publish: bytes, header_start: int, body_start: int) -> bytes:
             digits = publish[properties + start + 1 : properties + stop]
             if digits.isdigit():
                 variable.append((properties + start + 1, properties + stop, rb"[0-9]"))
+        elif name == "headers" and (delay := find_delay(payload)) is not None:
+            position, number = delay
+            variable.append((properties + position, properties + position + number.size, rb"."))
     variable.append((body_start + 7, len(publish) - 1, rb"."))
     parts = []
     position = 0

@@ -151,6 +151,20 @@ def patch_table(raw: bytes, name: str, field: Field | None) -> bytes:
     return _sized(b"".join(parts))
 
 
+def find_field(raw: bytes, name: str) -> tuple[int, int] | None:
+    """Return start and stop of the field called *name* in the encoded table *raw*, with its letter.
+
+    Of duplicate names the last one counts. Raises MalformedTable.
+    """
+    start, end = _extent(raw, 0, len(raw))
+    wanted = name.encode()
+    found = None
+    for entry_name, position, stop in _entries(raw, start, end):
+        if entry_name == wanted:
+            found = position + 1 + len(wanted), stop
+    return found
+
+
 def table_of(mapping: Mapping[str, object]) -> Table:
     """Return plain Python values as a table, with the letters that common clients choose.
 

@@ -1,20 +1,18 @@
 """DelayedMessages: the messages of a vhost that wait for their time, and their way on.
 
 A message that is due is posted to its exchange and settled once it is safe in its queues: a kill
-in between sends it again rather than not at all. On the way its header x-delay turns negative, as
-RabbitMQ's plugin does it, so that it waits only once.
+in between sends it again rather than not at all.
 """
 
 import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Protocol, cast
+from itertools import groupby
+from typing import Protocol
 
 from leveret.amqp.errors import AmqpError, InternalError
-from leveret.amqp.message import decode_head, header_payload, with_header
-from leveret.amqp.properties import PropertyView
-from leveret.amqp.tables import Field
+from leveret.amqp.message import decode_head, head_length
 from leveret.broker.turn import Turn
 from leveret.queues.delay import DelayStore, Due
 from leveret.storage.due_run import DueEntry
@@ -23,18 +21,17 @@ from leveret.storage.log import SegmentLog
 
 logger = logging.getLogger(__name__)
 
-DELAY_HEADER = "x-delay"
 TURN_MESSAGES = 2048
 """Messages that go on in one turn; others are served in between."""
 
 
 class PostDue(Protocol):
-    """How a message whose time has come goes on."""
+    """How messages whose time has come go on."""
 
     def __call__(
-        self, exchange_name: str, routing_key: str, message: bytes, attributes: int
+        self, exchange_name: str, routing_key: str, messages: list[bytes], attributes: int
     ) -> None:
-        """Post *message*. Raises AmqpError."""
+        """Post *messages*. Raises AmqpError."""
 
 
 class DelayedMessages:
@@ -54,11 +51,14 @@ class DelayedMessages:
         if len(self._store):
             self._turn.touch(self)
 
-    def hold(self, message: bytes, attributes: int, due_ms: int) -> None:
-        """Post *message* to its exchange at *due_ms*. Raises InternalError after a failure."""
+    def hold(self, messages: list[bytes], attributes: int, due_ms: list[int]) -> None:
+        """Post *messages* to their exchanges, each at its time in *due_ms*.
+
+        Raises InternalError after a failure.
+        """
         if self.stopped:
             raise InternalError(self.stopped)
-        self._store.hold([message], attributes, [due_ms])
+        self._store.hold(messages, attributes, due_ms)
         self._turn.touch(self)
 
     def pending(self, after: DueEntry | None, limit: int) -> list[Due]:
@@ -91,8 +91,9 @@ class DelayedMessages:
         """Post what is due; answers when the next one is."""
         if self.stopped:
             return None
-        dues = self._store.take_due(now_ms, TURN_MESSAGES)
-        posted = [due.offset for due in dues if self._send(due)]
+        posted: list[int] = []
+        for (attributes, _), run in groupby(self._store.take_due(now_ms, TURN_MESSAGES), _address):
+            posted += self._send(attributes, list(run))
         if posted:
             self._turn.wait_for_logs(partial(self._safe, posted))
         return self._store.next_due_ms
@@ -101,14 +102,15 @@ class DelayedMessages:
         """Write what was settled in this turn."""
         return None if self.stopped else self._store.flush_state()
 
-    def _send(self, due: Due) -> bool:
-        message = _has_waited(due.message, due.attributes)
+    def _send(self, attributes: int, dues: list[Due]) -> list[int]:
+        """Post messages that go the same way; answers the offsets of those that went."""
+        messages = [due.message for due in dues]
         try:
-            self._post(*decode_head(message), message, due.attributes)
-        except AmqpError as error:  # it comes again after a restart
-            logger.error("delayed message not sent: offset=%s: %s", due.offset, error)
-            return False
-        return True
+            self._post(*decode_head(messages[0]), messages, attributes)
+        except AmqpError as error:  # they come again after a restart
+            logger.error("delayed messages not sent: offset=%s: %s", dues[0].offset, error)
+            return []
+        return [due.offset for due in dues]
 
     def _safe(self, offsets: list[int], error: Exception | None) -> None:
         if error is None and not self.stopped:
@@ -143,9 +145,6 @@ class DelayedMessages:
         self._store.delete()
 
 
-def _has_waited(message: bytes, attributes: int) -> bytes:
-    properties = PropertyView(header_payload(message, attributes), is_checked=True)
-    headers = dict(properties.headers or {})
-    delay = headers[DELAY_HEADER]
-    headers[DELAY_HEADER] = Field("l", -abs(cast("int", delay.value)))
-    return with_header(message, attributes, properties.with_changes(headers=headers))
+def _address(due: Due) -> tuple[int, bytes]:
+    """What is equal in messages that go the same way: their attributes and their head."""
+    return due.attributes, due.message[: head_length(due.attributes)]

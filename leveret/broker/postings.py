@@ -8,11 +8,18 @@ letters and those whose delay is over.
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol, cast
 
+from leveret.amqp.delay_header import asked_delay_ms, begin_delays, with_delay_over
 from leveret.amqp.errors import PreconditionFailed
-from leveret.amqp.message import HAS_BCC, TRANSIENT, decode_head, header_payload, with_header
+from leveret.amqp.message import (
+    HAS_BCC,
+    HAS_COPIES,
+    TRANSIENT,
+    decode_head,
+    header_payload,
+    with_header,
+)
 from leveret.amqp.properties import NO_PROPERTIES, PropertyView, may_instruct
-from leveret.amqp.tables import INTEGER_TAGS, Table, type_name
-from leveret.broker.delays import DELAY_HEADER
+from leveret.amqp.tables import Table, type_name
 from leveret.broker.duplicates import Duplicates
 from leveret.broker.turn import Turn
 from leveret.exchanges.delayed import DelayedExchange
@@ -21,8 +28,6 @@ from leveret.exchanges.exchange import Exchange
 from leveret.exchanges.recent_history import RecentHistoryExchange
 from leveret.exchanges.router import Router
 from leveret.queues.classic import ClassicQueue
-
-MAX_DELAY_MS = 10 * 366 * 24 * 60 * 60 * 1000
 
 
 class Posted(NamedTuple):
@@ -57,8 +62,8 @@ class Posting(NamedTuple):
 class Delays(Protocol):
     """Where messages wait for their time."""
 
-    def hold(self, message: bytes, attributes: int, due_ms: int) -> None:
-        """Post *message* to its exchange at *due_ms*."""
+    def hold(self, messages: list[bytes], attributes: int, due_ms: list[int]) -> None:
+        """Post *messages* to their exchanges, each at its time in *due_ms*."""
 
 
 class Postings:
@@ -118,9 +123,60 @@ class Postings:
         delay_ms = asked_delay_ms(posting.headers)
         if not delay_ms or not (posting.exchange.delays or self._route(posting)):
             return None
-        due_ms = self._turn.now_ms + delay_ms
-        self._delays.hold(posting.message, posting.attributes, due_ms)
+        attributes = posting.attributes | (HAS_COPIES if len(posting.keys) > 1 else 0)
+        message = with_delay_over(posting.message, attributes)
+        self._delays.hold([message], attributes, [self._turn.now_ms + delay_ms])
         return Posted(is_routed=True, is_durable=True)
+
+    def hold_run(
+        self,
+        exchange: Exchange,
+        routing_key: str,
+        head: bytes,
+        contents: Sequence[bytes],
+        attributes: int,
+    ) -> bool:
+        """Hold messages without CC and BCC until their delays are over.
+
+        Answers False if they are to be posted one by one instead.
+        """
+        if exchange.deduplication or not (
+            exchange.delays or self._route_by_key(exchange, routing_key)
+        ):
+            return False
+        begun = begin_delays(contents)
+        if begun is None:
+            return False
+        delays_ms, contents = begun
+        now_ms = self._turn.now_ms
+        messages = [head + content for content in contents]
+        self._delays.hold(messages, attributes, [now_ms + delay_ms for delay_ms in delays_ms])
+        return True
+
+    def post_due(
+        self, exchange: Exchange, routing_key: str, messages: list[bytes], attributes: int
+    ) -> None:
+        """Send *messages* that have one routing key and whose delay is over."""
+        queues = None
+        if not attributes & HAS_COPIES and history_of(exchange) is None:
+            queues = self._route_by_key(exchange, routing_key)
+        if queues is None:
+            for message in messages:
+                self.post(exchange, routing_key, message, attributes, is_due=True)
+            return
+        lengths = set(map(len, messages))
+        length = lengths.pop() if len(lengths) == 1 else 0
+        for queue in queues:
+            publish(queue, messages, attributes, length, self._turn)
+
+    def _route_by_key(
+        self, exchange: Exchange, routing_key: str
+    ) -> tuple[ClassicQueue, ...] | None:
+        """The queues of the messages with this key; None if that does not depend on it alone."""
+        if not self._router.is_cacheable(exchange):
+            return None
+        found = self._router.route(exchange, routing_key, NO_PROPERTIES)
+        return cast("tuple[ClassicQueue, ...]", found)
 
     def _send(
         self,
@@ -218,14 +274,6 @@ def routing_keys(routing_key: str, headers: Table) -> list[str]:
             )
         keys += [item.value for item in field.value if isinstance(item.value, str)]
     return keys
-
-
-def asked_delay_ms(headers: Table) -> int:
-    """The delay that header x-delay asks for; 0 if it does not, or not for a time to come."""
-    field = headers.get(DELAY_HEADER)
-    if field is None or field.tag not in INTEGER_TAGS:
-        return 0
-    return min(max(cast("int", field.value), 0), MAX_DELAY_MS)
 
 
 def without_bcc(message: bytes, attributes: int) -> bytes:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from itertools import groupby
-from operator import attrgetter, concat
+from operator import attrgetter, concat, itemgetter
 from typing import TYPE_CHECKING
 
 from leveret.amqp.constants import ReplyCode
@@ -77,8 +77,11 @@ class Publisher:
         if self._is_stamping:
             contents = [self._stamped(content) for content in contents]
             content_length = 0
-        if facts.has_instructions or facts.wants_direct_reply:
+        if facts.has_copies or facts.wants_direct_reply:
             self._publish_singly(methods, facts, contents)
+            return
+        if facts.has_delay:
+            self._publish_delayed(methods, facts, contents)
             return
         method = methods[0]
         if methods.count(method) == len(methods):
@@ -120,12 +123,17 @@ class Publisher:
     def _publish_singly(self, methods: list[bytes], facts: Facts, contents: list[bytes]) -> None:
         for method, content in zip(methods, contents, strict=True):
             route = self._route(method)
-            if facts.has_instructions:
+            if facts.has_copies:
                 # Refused now, and not when a transaction is committed.
                 routing_keys(route.routing_key, _properties(content).headers or {})
             if facts.wants_direct_reply:
                 content = self._with_reply_to(content)
             self._publish(Routed(None, [route], [content], len(content)), facts)
+
+    def _publish_delayed(self, methods: list[bytes], facts: Facts, contents: list[bytes]) -> None:
+        for method, group in groupby(zip(methods, contents, strict=True), itemgetter(0)):
+            run = [content for _, content in group]
+            self._publish(Routed(None, [self._route(method)], run, 0), facts)
 
     def _stamped(self, content: bytes) -> bytes:
         rule, now_ms = self._session.timestamping, self._turn.now_ms
@@ -204,6 +212,8 @@ class Publisher:
         return refused
 
     def _enqueue_singly(self, run: Routed, facts: Facts) -> bool:
+        if facts.has_delay and not facts.has_copies and self._hold(run, facts):
+            return True
         routes = run.routes if len(run.routes) > 1 else run.routes * len(run.contents)
         is_complete = True
         for route, content in zip(routes, run.contents, strict=True):
@@ -225,6 +235,19 @@ class Publisher:
                 self._turn.confirm(self.confirms)
             is_complete &= not posted.refused_by
         return is_complete
+
+    def _hold(self, run: Routed, facts: Facts) -> bool:
+        """Have messages of one route wait; answers False if that must be seen one by one."""
+        (route,) = run.routes
+        attributes = encode_attributes(len(route.head), self._number, flags_of(facts))
+        if not self._vhost.postings.hold_run(
+            route.exchange, route.routing_key, route.head, run.contents, attributes
+        ):
+            return False
+        if self.confirms is not None:
+            self.confirms.publish(len(run.contents), durable=True, refused=())
+            self._turn.confirm(self.confirms)
+        return True
 
     def _can_deliver(self, queue: ClassicQueue) -> bool:
         self._turn.work_off(queue)

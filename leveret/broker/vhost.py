@@ -319,11 +319,11 @@ class VHost:
             queue.delete()
 
     def _post_due(
-        self, exchange_name: str, routing_key: str, message: bytes, attributes: int
+        self, exchange_name: str, routing_key: str, messages: list[bytes], attributes: int
     ) -> None:
         exchange = self.exchanges.get(exchange_name)
         if exchange is not None:
-            self.postings.post(exchange, routing_key, message, attributes, is_due=True)
+            self.postings.post_due(exchange, routing_key, messages, attributes)
 
     def _remove_unused(self, queue: ClassicQueue) -> None:
         if self.queues.get(queue.name) is queue:  # it may just have been deleted

@@ -25,6 +25,7 @@ from leveret.amqp.message import encode_head
 from leveret.amqp.methods import build_method, encode_method
 from leveret.amqp.properties import FactsReader
 from leveret.amqp.publish_shape import ShapeBook
+from leveret.amqp.tables import Field, encode_table
 from tests.amqp.recorder import (
     ChannelRecorder,
     Recorder,
@@ -189,6 +190,22 @@ def test_publishes_that_almost_repeat_are_told_apart(other):
     recorder = opened(channels=2)
     recorder.connection.receive_data(data)
     assert recorder.calls == told_by_reference(data)
+
+
+def test_publishes_that_differ_in_their_delay_are_of_one_shape():
+    def delayed(delay, tag="I"):
+        table = encode_table({"a": Field("S", "b"), "x-delay": Field(tag, delay)})
+        return publish(1, b"", b"q", 0, b"\x20\x00" + table, b"body", 131064)
+
+    delays = [5, 7, 0, -1, 2**31 - 1, 300, 5, 5, 5]
+    data = b"".join([*map(delayed, delays), delayed(1, "l"), *map(delayed, delays), SIMPLE])
+    recorder = opened()
+    recorder.connection.receive_data(data)
+    assert recorder.calls == told_by_reference(data)
+    reader = PublishReader(FactsReader(), ShapeBook(), 1 << 30)
+    first = reader.take(data, 0, len(data), 1)
+    run = reader.take_alike(data, first.position)
+    assert len(first.contents) + len(run.contents) == len(delays)
 
 
 FAULTY = {

@@ -9,7 +9,6 @@ from pamqp import commands, header
 
 from leveret.amqp.errors import InternalError
 from leveret.amqp.properties import (
-    INSTRUCTIONS,
     Facts,
     FactsReader,
     PropertyView,
@@ -80,7 +79,8 @@ def test_the_facts_are_those_of_the_properties(values):
         invalid_expiration=_invalid(values.get("expiration")),
         user_id=values.get("user_id"),
         wants_direct_reply=values.get("reply_to") == "amq.rabbitmq.reply-to",
-        has_instructions=not INSTRUCTIONS.isdisjoint(table),
+        has_copies="CC" in table or "BCC" in table,
+        has_delay="x-delay" in table,
     )
     reader = FactsReader()
     assert reader.read_facts(payload_of(values)) == expected
@@ -179,7 +179,9 @@ def test_pamqp_and_we_write_and_read_the_same():
     assert ours["type"] == "t"
     assert ours["headers"] == {"name": Field("S", "value")}
     assert payload_of(ours) == payload
-    assert FactsReader().read_facts(payload) == Facts(True, True, True, None, "guest", False, False)
+    assert FactsReader().read_facts(payload) == Facts(
+        True, True, True, None, "guest", False, False, False
+    )
 
 
 def test_untouched_properties_keep_odd_bytes():

@@ -15,6 +15,7 @@ from leveret.amqp.tables import (
     Field,
     MalformedTable,
     encode_table,
+    find_field,
     patch_table,
     plain,
     read_entries,
@@ -296,6 +297,17 @@ def test_patching_equals_changing_the_table(table, name, field):
     assert patch_table(raw, name, None) == encode_table(without)
     for present in table:
         assert patch_table(raw, present, table[present]) == raw
+
+
+@given(tables, names, fields)
+def test_a_field_is_found_where_it_stands(table, name, field):
+    assert find_field(encode_table({k: v for k, v in table.items() if k != name}), name) is None
+    table[name] = field
+    raw = encode_table(table)
+    found = find_field(raw, name)
+    assert found is not None
+    assert encode_table({name: field}).endswith(raw[slice(*found)])
+    assert raw[: found[0]].endswith(name.encode())
 
 
 def test_patching_leaves_other_bytes_and_drops_duplicates():

@@ -7,7 +7,7 @@ from pamqp import commands
 
 from leveret.broker.commands import run_command
 from leveret.broker.errors import RequestError
-from tests.broker.peer import Peer
+from tests.broker.peer import Outgoing, Peer
 from tests.broker.test_duplicates import count, declare, open_channel
 from tests.broker.world import World
 
@@ -116,6 +116,105 @@ def test_what_no_queue_takes_is_returned_at_once_by_a_plain_exchange(world: Worl
     delayed(peer, b"m", 100, "", mandatory=True)
     (returned,) = peer.receive()
     assert isinstance(returned.method, commands.Basic.Return)
+
+
+def test_a_run_of_delayed_messages_waits_each_for_its_time(world: World) -> None:
+    peer = open_channel(world)
+    declare_delayed(peer)
+    declare(peer, "q")
+    bind(peer)
+    peer.call(1, commands.Confirm.Select(), commands.Confirm.SelectOk)
+    peer.publish_each(
+        1,
+        *(
+            Outgoing("q", b"%d" % number, "e", headers={"x-delay": 100 * (10 - number)})
+            for number in range(10)
+        ),
+    )
+    acks = [received.method for received in peer.receive()]
+    assert all(isinstance(ack, commands.Basic.Ack) for ack in acks)
+    assert len(world.vhost.delays) == 10
+    world.wait(550)
+    assert bodies(peer) == [b"%d" % number for number in (9, 8, 7, 6, 5)]
+    world.wait(500)
+    assert bodies(peer) == [b"%d" % number for number in (4, 3, 2, 1, 0)]
+
+
+@pytest.mark.parametrize("exchange", ["e", ""])
+def test_a_run_in_which_some_do_not_wait_keeps_its_order(world: World, exchange: str) -> None:
+    peer = open_channel(world)
+    declare_delayed(peer)
+    declare(peer, "q")
+    bind(peer)
+    delays = [5, 0, 5, -1, 7, 0]
+    peer.publish_each(
+        1,
+        *(
+            Outgoing("q", b"%d" % place, exchange, headers={"x-delay": delay})
+            for place, delay in enumerate(delays)
+        ),
+    )
+    assert bodies(peer) == [b"1", b"3", b"5"]
+    world.wait(5)
+    assert bodies(peer) == [b"0", b"2"]
+    world.wait(2)
+    assert bodies(peer) == [b"4"]
+
+
+def test_a_run_to_several_keys_goes_where_each_leads(world: World) -> None:
+    peer = open_channel(world)
+    declare_delayed(peer)
+    declare(peer, "q")
+    bind(peer)
+    peer.publish_each(
+        1,
+        *(
+            Outgoing(key, b"%d" % place, "e", headers={"x-delay": 5})
+            for place, key in enumerate(["q", "q", "nowhere", "q", "nowhere"])
+        ),
+    )
+    world.wait(5)
+    assert bodies(peer) == [b"0", b"1", b"3"]
+    world.commit()
+    assert len(world.vhost.delays) == 0
+
+
+def test_copies_wait_too(world: World) -> None:
+    peer = open_channel(world)
+    declare_delayed(peer)
+    declare(peer, "q")
+    bind(peer)
+    headers = {"x-delay": 5, "CC": ["q"]}
+    peer.publish_each(1, *(Outgoing("other", body, "e", headers=headers) for body in (b"1", b"2")))
+    assert bodies(peer) == []
+    world.wait(5)
+    assert bodies(peer) == [b"1", b"2"]
+
+
+def test_a_transaction_delays_from_its_commit_on(world: World) -> None:
+    peer = open_channel(world)
+    declare_delayed(peer)
+    declare(peer, "q")
+    bind(peer)
+    peer.call(1, commands.Tx.Select(), commands.Tx.SelectOk)
+    delayed(peer, b"m", 100)
+    world.wait(90)
+    peer.call(1, commands.Tx.Commit(), commands.Tx.CommitOk)
+    world.wait(50)
+    assert count(peer) == 0
+    world.wait(50)
+    assert count(peer) == 1
+
+
+@pytest.mark.parametrize("delay", [300, 2**40])
+def test_the_header_is_negative_on_delivery(world: World, delay: int) -> None:
+    peer = open_channel(world)
+    declare(peer, "q")
+    delayed(peer, b"m", delay, "")
+    world.wait(delay)
+    peer.send(1, commands.Basic.Get(queue="q", no_ack=True))
+    (got,) = peer.receive()
+    assert got.properties.headers == {"x-delay": -delay}
 
 
 def command(world: World, name: str, **arguments: object) -> dict[str, Any]:
