@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 SEGMENT_BYTES = 8 * MIB
 """A segment is kept for as long as one of its messages waits, so it should not hold many."""
-INDEX_INTERVAL_BYTES = 4 * KIB
+INDEX_INTERVAL_BYTES = 2 * KIB
 OPEN_SEGMENTS = 64
 """What is due at one time lies anywhere; each open segment takes some 40 KB of memory."""
 TAKE_BYTES = 4 * MIB

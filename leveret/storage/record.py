@@ -37,6 +37,8 @@ Picked = tuple[int, int, int, bytes]
 
 _HEAD = struct.Struct(">II16s")
 _LENGTH = struct.Struct(">I")
+record_length = _LENGTH.unpack_from
+"""Reads the length of a payload, in a tuple, from the header at a position."""
 _LOW_32 = 0xFFFFFFFF
 # The bytes of a header that are equal in all records of a run; the low byte of the length first,
 # because it differs most.

@@ -20,6 +20,7 @@ from leveret.storage.record import (
     Picked,
     read_batches,
     read_record,
+    record_length,
     record_size,
     skip_records,
 )
@@ -136,7 +137,7 @@ class Segment:
                 window = read(position, self._index_interval_bytes)
             while True:
                 while at < offset and place + RECORD_HEADER_SIZE <= len(window):
-                    place += record_size(window, place)
+                    place += RECORD_HEADER_SIZE + record_length(window, place)[0]
                     at += 1
                 if place + RECORD_HEADER_SIZE <= len(window):
                     break
