@@ -41,30 +41,21 @@ class Deduplicator:
     """Finds keys that came before, among the last *cache_size* of them.
 
     Each is remembered for *cache_ttl_ms* (None or 0: no limit). With a *log* it outlives the
-    process. What was remembered and forgotten is collected, and `flush` writes it. Under an
-    exchange, `flush` follows the flush of the logs that have the messages.
-
-    With *of_queue*, keys are those of the messages in a queue, and `forget` frees them. `flush`
-    then comes after the flush of the queue's log and before that of its states: a message whose
-    ack is known but whose key is not free would keep the next one with this key out. No order
-    holds when the machine stops, so such keys outlive it only if they were sealed. If the queue's
-    log fails, the key log is to be deleted.
+    process. What was remembered and forgotten is collected, and `flush` writes it, behind the flush
+    of the logs that have the messages.
     """
 
-    __slots__ = ("_cache_size", "_cache_ttl_ms", "_changes", "_keys", "_log", "_of_queue")
+    __slots__ = ("_cache_size", "_cache_ttl_ms", "_changes", "_keys", "_log")
 
     def __init__(
         self,
         cache_size: int,
         cache_ttl_ms: int | None = None,
         log: KeyLog | None = None,
-        *,
-        of_queue: bool = False,
     ) -> None:
         self._cache_size = cache_size
         self._cache_ttl_ms = cache_ttl_ms
         self._log = log
-        self._of_queue = of_queue
         # Key -> stamp, as in the log; the oldest first.
         self._keys: OrderedDict[bytes, int] = OrderedDict()
         # What the log does not know yet.
@@ -102,7 +93,7 @@ class Deduplicator:
     def flush(self) -> Waiter | None:
         """Write what changed. Raises DiskFull or OSError; the next flush then tries again.
 
-        Under an exchange the answer is who waits until the messages are as durable as the policy
+        The answer is who waits until the messages are as durable as the policy
         promises. If they never will be, their keys are forgotten.
         """
         log = self._log
@@ -113,12 +104,7 @@ class Deduplicator:
         else:
             log.append(self._changes)
         changes, self._changes = self._changes, {}
-        return None if self._of_queue else partial(self._settle, changes)
-
-    def seal(self) -> None:
-        """At an orderly stop, once all logs and states are synced for good. Raises OSError."""
-        if self._log is not None:
-            self._log.replace({key: stamp | DURABLE for key, stamp in self._keys.items()})
+        return partial(self._settle, changes)
 
     def close(self) -> None:
         """Give the descriptor of the log back."""
@@ -134,9 +120,6 @@ class Deduplicator:
         self._keys = log.recover()
         while len(self._keys) > self._cache_size:
             self._keys.popitem(last=False)
-        if self._of_queue:
-            for key, stamp in self._keys.items():
-                self._keys[key] = stamp & ~DURABLE
         log.replace(self._keys)
 
     def _note(self, digest: bytes, stamp: int) -> None:

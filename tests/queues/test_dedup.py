@@ -90,13 +90,13 @@ def test_long_keys_that_differ_at_their_end_differ() -> None:
 class Cache:
     """A deduplicator whose machine and process stop and start."""
 
-    def __init__(self, path: Path, size: int = 9, *, of_queue: bool = False) -> None:
-        self._path, self._size, self._of_queue = path, size, of_queue
+    def __init__(self, path: Path, size: int = 9) -> None:
+        self._path, self._size = path, size
         self.start(FIRST_BOOT)
 
     def start(self, boot_id: bytes = FIRST_BOOT) -> "Cache":
         self.log = KeyLog(self._path, boot_id)
-        self.seen = Deduplicator(self._size, None, self.log, of_queue=self._of_queue)
+        self.seen = Deduplicator(self._size, None, self.log)
         return self
 
     def remember(self, *keys: bytes) -> None:
@@ -192,27 +192,6 @@ def test_what_cannot_be_written_when_it_settles_is_written_by_the_next_flush(
     assert cache.kill(SECOND_BOOT).known(b"a", b"b") == [b"a"]
 
 
-def test_keys_of_a_queue_end_with_its_messages(tmp_path: Path) -> None:
-    cache = Cache(tmp_path / "keys", of_queue=True)
-    cache.remember(b"a", b"b", b"c")
-    assert cache.seen.flush() is None
-    cache.seen.forget(b"b")
-    cache.seen.flush()
-    cache.seen.forget(b"c")
-    assert cache.kill().known(b"a", b"b", b"c") == [b"a", b"c"]
-
-
-def test_keys_of_a_queue_outlive_the_machine_only_when_sealed(tmp_path: Path) -> None:
-    cache = Cache(tmp_path / "keys", of_queue=True)
-    cache.remember(b"a", b"b")
-    cache.seen.flush()
-    cache.seen.seal()
-    cache.kill(SECOND_BOOT).seen.forget(b"a")
-    assert len(cache.seen) == 1
-    # The forgetting was not flushed, and the machine stops: an ack may be on disk all the same.
-    assert cache.kill(FIRST_BOOT).known(b"a", b"b") == []
-
-
 def test_a_deleted_log_is_gone(tmp_path: Path) -> None:
     cache = Cache(tmp_path / "keys")
     cache.remember(b"a")
@@ -225,7 +204,6 @@ def test_without_a_log_nothing_is_written() -> None:
     seen = Deduplicator(9)
     seen.is_duplicate(b"a", 0)
     assert seen.flush() is None
-    seen.seal()
     seen.close()
     seen.delete()
 
@@ -271,10 +249,9 @@ class DeduplicatorModel(RuleBasedStateMachine):
     All are key -> time of expiry, oldest first.
     """
 
-    @initialize(of_queue=st.booleans())
-    def begin(self, of_queue: bool) -> None:
+    @initialize()
+    def begin(self) -> None:
         self.root = Path(tempfile.mkdtemp())
-        self.of_queue = of_queue
         self.now_ms = 1000
         self.boots = 1
         self.live: dict[bytes, int] = {}
@@ -290,7 +267,7 @@ class DeduplicatorModel(RuleBasedStateMachine):
 
     def start(self) -> None:
         self.log = KeyLog(self.root / "keys", b"%016d" % self.boots)
-        self.seen = Deduplicator(SIZE, TTL_MS, self.log, of_queue=self.of_queue)
+        self.seen = Deduplicator(SIZE, TTL_MS, self.log)
         self.waiters = []
         self.written = self.live.copy()
 
@@ -350,10 +327,10 @@ class DeduplicatorModel(RuleBasedStateMachine):
     @rule(reboots=st.booleans())
     def stop(self, reboots: bool) -> None:
         self.flush()
-        self.seen.seal()
+        while self.waiters:
+            self.settle(False)
         self.seen.close()
         self.boots += reboots
-        self.durable = {} if self.of_queue else self.live.copy()
         self.start()
 
     @invariant()
