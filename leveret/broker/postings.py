@@ -20,6 +20,7 @@ from leveret.amqp.message import (
 )
 from leveret.amqp.properties import NO_PROPERTIES, PropertyView, may_instruct
 from leveret.amqp.tables import Table, type_name
+from leveret.broker.appending import Refusals, publish
 from leveret.broker.duplicates import Duplicates
 from leveret.broker.turn import Turn
 from leveret.exchanges.delayed import DelayedExchange
@@ -155,19 +156,27 @@ class Postings:
 
     def post_due(
         self, exchange: Exchange, routing_key: str, messages: list[bytes], attributes: int
-    ) -> None:
-        """Send *messages* that have one routing key and whose delay is over."""
+    ) -> Refusals:
+        """Send *messages* that have one routing key and whose delay is over.
+
+        Answers the places of those that queues refuse.
+        """
         queues = None
         if not attributes & HAS_COPIES and history_of(exchange) is None:
             queues = self._route_by_key(exchange, routing_key)
         if queues is None:
-            for message in messages:
-                self.post(exchange, routing_key, message, attributes, is_due=True)
-            return
+            refusals: Refusals = {}
+            for place, message in enumerate(messages):
+                posted = self.post(exchange, routing_key, message, attributes, is_due=True)
+                for queue in posted.refused_by:
+                    refusals.setdefault(queue, []).append(place)
+            return refusals
         lengths = set(map(len, messages))
         length = lengths.pop() if len(lengths) == 1 else 0
-        for queue in queues:
-            publish(queue, messages, attributes, length, self._turn)
+        tried = {
+            queue: publish(queue, messages, attributes, length, self._turn) for queue in queues
+        }
+        return {queue: places for queue, places in tried.items() if places}
 
     def _route_by_key(
         self, exchange: Exchange, routing_key: str
@@ -216,39 +225,6 @@ class Postings:
             elif queue.declaration.is_durable and not attributes & TRANSIENT:
                 is_durable = True
         return Posted(bool(queues), refused_by, is_durable)
-
-
-def publish(
-    queue: ClassicQueue, messages: list[bytes], attributes: int, length: int, turn: Turn
-) -> list[int]:
-    """Append *messages* to *queue*; answers the places of those that it refuses.
-
-    A full queue whose consumers can take what it holds is given the time for it.
-    """
-    refused = queue.publish(messages, attributes, length, turn.now_ms)
-    turn.touch(queue)
-    if not refused:
-        return []
-    places = _try_again(queue, messages, list(refused), attributes, turn)
-    if places:
-        queue.refuse([messages[place] for place in places], attributes, turn.now_ms)
-    return places
-
-
-def _try_again(
-    queue: ClassicQueue, messages: list[bytes], places: list[int], attributes: int, turn: Turn
-) -> list[int]:
-    while len(queue.consumers):
-        waiting = queue.ready.count
-        turn.work_off(queue)
-        again = queue.publish([messages[place] for place in places], attributes, 0, turn.now_ms)
-        turn.touch(queue)
-        if len(again) == len(places) and queue.ready.count >= waiting:
-            break
-        places = [places[place] for place in again]
-        if not places:
-            break
-    return places
 
 
 def history_of(exchange: Exchange) -> RecentHistoryExchange | None:

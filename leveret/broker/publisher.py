@@ -10,9 +10,10 @@ from leveret.amqp.errors import AmqpError, PreconditionFailed
 from leveret.amqp.fastpath import encode_return
 from leveret.amqp.message import EXPIRES, TRANSIENT, encode_attributes, with_header
 from leveret.amqp.properties import Facts, PropertyView, explain_expiration
+from leveret.broker.appending import publish
 from leveret.broker.confirms import ConfirmTracker
 from leveret.broker.permissions import Access, Resource
-from leveret.broker.postings import publish, routing_keys
+from leveret.broker.postings import routing_keys
 from leveret.broker.routes import IMMEDIATE, MANDATORY, Route, Routed
 from leveret.broker.timestamps import Timestamping, stamped
 from leveret.broker.transactions import Transaction

@@ -22,6 +22,7 @@ from leveret.amqp.errors import (
 )
 from leveret.amqp.properties import DIRECT_REPLY_TO
 from leveret.amqp.tables import Field, Table
+from leveret.broker.appending import Refusals
 from leveret.broker.dead_letters import DeadLetters
 from leveret.broker.definitions import DefinitionLog, is_durable
 from leveret.broker.delays import DelayedMessages
@@ -320,10 +321,11 @@ class VHost:
 
     def _post_due(
         self, exchange_name: str, routing_key: str, messages: list[bytes], attributes: int
-    ) -> None:
+    ) -> Refusals:
         exchange = self.exchanges.get(exchange_name)
-        if exchange is not None:
-            self.postings.post_due(exchange, routing_key, messages, attributes)
+        if exchange is None:
+            return {}
+        return self.postings.post_due(exchange, routing_key, messages, attributes)
 
     def _remove_unused(self, queue: ClassicQueue) -> None:
         if self.queues.get(queue.name) is queue:  # it may just have been deleted

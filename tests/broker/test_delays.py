@@ -330,3 +330,30 @@ def test_with_the_exchange_gone_its_messages_go_nowhere(world: World) -> None:
     world.wait(100)
     world.commit()
     assert len(world.vhost.delays) == 0
+
+
+def test_a_full_queue_gets_a_delayed_message_when_it_has_room(world: World) -> None:
+    peer = open_channel(world)
+    declare_delayed(peer)
+    declare(peer, "q", x_max_length=1, x_overflow="reject-publish")
+    declare(peer, "p")
+    bind(peer)
+    bind(peer, queue="p")
+    peer.publish(1, "q", b"first")
+    delayed(peer, b"one", 100)
+    delayed(peer, b"two", 200)
+    world.wait(100)
+    world.wait(100)
+    assert (count(peer), count(peer, "p")) == (1, 2)
+    world.commit()
+    assert bodies(peer) == [b"first"]
+    world.wait(1000)
+    assert bodies(peer) == [b"one"]
+    world.wait(1000)
+    assert bodies(peer) == [b"two"]
+    assert count(peer, "p") == 2, "it has got them once"
+    world.commit()
+    world.restart()
+    peer = open_channel(world)
+    world.wait(10_000)
+    assert count(peer) == 0
