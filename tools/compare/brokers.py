@@ -40,6 +40,11 @@ def leveret(command: str) -> Broker:
     return Broker("leveret", (5692,), command, {})
 
 
+def before(command: str) -> Broker:
+    """Our broker of an earlier commit, started by *command*."""
+    return Broker("before", (5693,), command, {})
+
+
 def rabbitmq() -> Broker:
     """RabbitMQ as Debian packages it: default configuration, no plugins, loopback only.
 

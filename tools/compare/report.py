@@ -10,7 +10,7 @@ from typing import Any
 from processes import CompareError
 from rows import Figure, Row, Value
 
-OURS, THEIRS = "leveret", "rabbitmq"
+OURS, THEIRS, BEFORE = "leveret", "rabbitmq", "before"
 # Above this many cores used by others in any run, the figures say little.
 MAX_OTHERS_CPUS = 0.10
 
@@ -54,10 +54,15 @@ def lines(
             figure,
             [run[index] for run in values.get(OURS, ())],
             [run[index] for run in values.get(THEIRS, ())],
-            earlier.get((row.name, figure.title)),
+            _earlier([run[index] for run in values.get(BEFORE, ())])
+            or earlier.get((row.name, figure.title)),
         )
         for index, figure in enumerate(row.figures)
     ]
+
+
+def _earlier(values: Sequence[Value]) -> float | None:
+    return median(value.value for value in values) if values else None
 
 
 def markdown(table: Sequence[Line]) -> str:

@@ -21,7 +21,7 @@ from pathlib import Path
 # With PYTHONSAFEPATH set, as the Makefile has it, Python does not look beside the script.
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from brokers import Broker, leveret, rabbitmq
+from brokers import Broker, before, leveret, rabbitmq
 from processes import CompareError
 from report import Line, lines, markdown, read_earlier, summary, to_json
 from rows import Row, Value, rows
@@ -55,6 +55,12 @@ def _parser() -> argparse.ArgumentParser:
         default=f"{_LEVERET} --data-dir {{directory}}/data --port {{port}}",
         help="starts leveret (default: %(default)s)",
     )
+    parser.add_argument(
+        "--before",
+        metavar="COMMAND",
+        help="starts leveret of an earlier commit, which takes turns with the others; "
+        "{directory} and {port} as above",
+    )
     parser.add_argument("--runs", type=int, default=3, help="of each row and broker (default: 3)")
     parser.add_argument("--seconds", type=float, default=10, help="of each run (default: 10)")
     parser.add_argument("--warmup", type=float, default=2, help="seconds before (default: 2)")
@@ -75,6 +81,8 @@ def _measure_all(arguments: argparse.Namespace) -> list[Line]:
         for broker in (leveret(arguments.leveret), rabbitmq())
         if arguments.broker in (broker.name, "both")
     ]
+    if arguments.before:
+        brokers.append(before(arguments.before))
     earlier = read_earlier(arguments.baseline) if arguments.baseline else {}
     allow_open_files()
     table: list[Line] = []
