@@ -204,12 +204,12 @@ class ClassicQueue:
 
     def _serve(self, consumer: Consumer, wanted: Wanted) -> None:
         for batch, offsets in self._read(wanted):
+            seen = self._as_seen(batch, offsets, wanted)
             if consumer.no_ack:
                 self._discard(offsets)
             else:
                 self._store.hold(batch, offsets)
                 self.unacked += len(offsets)
-            seen = self._as_seen(batch, offsets, wanted)
             consumer.outlet.deliver(consumer, seen, offsets, redelivered=wanted.redelivered)
         self.consumers.served(consumer)
 
@@ -252,12 +252,13 @@ class ClassicQueue:
         """Take one message (basic.get): a batch of one and whether it was delivered before."""
         while (wanted := self.ready.peek(1)) is not None:
             for batch, offsets in self._read(wanted):
+                seen = self._as_seen(batch, offsets, wanted)
                 if no_ack:
                     self._discard(offsets)
                 else:
                     self._store.hold(batch, offsets)
                     self.unacked += 1
-                return self._as_seen(batch, offsets, wanted), wanted.redelivered
+                return seen, wanted.redelivered
         return None
 
     def _as_seen(self, batch: Batch, offsets: Sequence[int], wanted: Wanted) -> Batch:

@@ -260,7 +260,8 @@ class ChannelModel(RuleBasedStateMachine):
         return any(map(is_fit, self.all_channels()))
 
     def draw_channel(self, data: st.DataObject, is_fit: Callable[[Channel], object]) -> Channel:
-        return data.draw(st.sampled_from([*filter(is_fit, self.all_channels())]))
+        fit = [key for key in sorted(CHANNELS) if is_fit(self.channel(key))]
+        return self.channel(data.draw(st.sampled_from(fit)))
 
     # ---- what comes back
 
@@ -406,8 +407,12 @@ class ChannelModel(RuleBasedStateMachine):
         runs = data.draw(
             st.lists(
                 st.tuples(
-                    st.lists(routes, max_size=3), st.booleans(), st.booleans(), st.integers(0, 120)
+                    st.lists(routes, min_size=1, max_size=3),
+                    st.booleans(),
+                    st.booleans(),
+                    st.integers(0, 120),
                 ),
+                min_size=1,
                 max_size=4,
             )
         )
@@ -663,6 +668,7 @@ class ChannelModel(RuleBasedStateMachine):
         for channel in connection.channels.values():
             self.forget(channel)
         connection.peer.lose()
+        self.expect(None)
 
     @ending
     @rule(key=channels, kind=st.sampled_from(["channel", "connection"]))
@@ -671,7 +677,6 @@ class ChannelModel(RuleBasedStateMachine):
         if kind == "connection":
             name = key[0]
             self.hang_up(name)
-            self.expect(None)
             self.connections[name] = self.connect(name)
             return
         channel = self.channel(key)

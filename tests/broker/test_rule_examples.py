@@ -1,0 +1,63 @@
+"""Queues with rules: cases that the model (test_rules_model) has found."""
+
+from typing import Any
+
+import pytest
+from pamqp import commands
+
+from tests.broker.peer import Outgoing, Peer
+from tests.broker.world import World
+
+
+class Client(Peer):
+    """A connection with a channel in confirm mode, 1, and a plain one, 2."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        for number in (1, 2):
+            self.call(number, commands.Channel.Open(), commands.Channel.OpenOk)
+        self.call(1, commands.Confirm.Select(), commands.Confirm.SelectOk)
+
+    def declare(self, queue: str, **arguments: object) -> None:
+        """Declare a durable queue: `message_ttl` is x-message-ttl."""
+        table: dict[str, Any] = {
+            f"x-{name.replace('_', '-')}": value for name, value in arguments.items()
+        }
+        declare = commands.Queue.Declare(queue=queue, durable=True, arguments=table)
+        self.call(1, declare, commands.Queue.DeclareOk)
+
+    def consume(self, queue: str, *, prefetch: int = 0, no_ack: bool = False) -> None:
+        consume = commands.Basic.Consume(queue=queue, consumer_tag="consumer", no_ack=no_ack)
+        self.send(2, commands.Basic.Qos(prefetch_count=prefetch), consume)
+
+    def bodies(self) -> list[bytes]:
+        """The bodies that have been delivered."""
+        return [
+            received.body
+            for received in self.receive()
+            if isinstance(received.method, commands.Basic.Deliver)
+        ]
+
+    def get(self, queue: str) -> int | None:
+        """Get a message, to be settled later; answers its tag."""
+        self.send(2, commands.Basic.Get(queue=queue))
+        method = self.receive()[-1].method
+        return method.delivery_tag if isinstance(method, commands.Basic.GetOk) else None
+
+
+@pytest.fixture
+def client(world: World) -> Client:
+    return Client(world)
+
+
+def test_tries_are_told_to_those_who_do_not_acknowledge(client: Client) -> None:
+    client.declare("queue", delivery_limit=5)
+    client.publish(1, "queue", b"a", b"b")
+    for _ in range(2):
+        tag = client.get("queue")
+        client.send(2, commands.Basic.Reject(tag, True), commands.Basic.Get(queue="queue"))
+        client.send(2, commands.Basic.Reject((tag or 0) + 1, True))
+    client.receive()
+    client.send(2, commands.Basic.Get(queue="queue", no_ack=True))
+    counts = {"x-acquired-count": 4, "x-delivery-count": 4}
+    assert client.receive()[-1].properties.headers == counts
