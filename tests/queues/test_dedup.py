@@ -330,7 +330,9 @@ class DeduplicatorModel(RuleBasedStateMachine):
         while self.waiters:
             self.settle(False)
         self.seen.close()
-        self.boots += reboots
+        if reboots:  # what a killed process wrote is not known to be durable
+            self.boots += 1
+            self.live = {k: v for k, v in self.live.items() if k in self.durable}
         self.start()
 
     @invariant()
