@@ -1,5 +1,6 @@
 """MemoryStore: the messages of a transient queue."""
 
+from collections import deque
 from collections.abc import Sequence
 from itertools import repeat
 
@@ -73,9 +74,7 @@ class MemoryStore:
         """Nothing to do: nobody will ask after a restart."""
 
     def settle(self, offsets: list[int]) -> None:
-        forget = self._held.pop
-        for offset in offsets:
-            forget(offset, None)
+        deque(map(self._held.pop, offsets, repeat(None)), maxlen=0)
 
     def settle_ranges(self, ranges: list[tuple[int, int]]) -> None:
         for start, stop in ranges:

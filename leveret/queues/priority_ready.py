@@ -6,7 +6,9 @@ its old place.
 
 import heapq
 from array import array
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
 from typing import NamedTuple
 
 from leveret.queues.ready import ranges_of
@@ -73,7 +75,7 @@ class ReadyPick(NamedTuple):
 class PriorityReady:
     """Ready offsets in levels 0 to *max_priority*; takes the place of a ReadyList."""
 
-    __slots__ = ("_coming", "_filled", "_levels", "_taken", "count", "end")
+    __slots__ = ("_coming", "_filled", "_latest", "_levels", "_taken", "count", "end")
 
     def __init__(self, end: int, max_priority: int) -> None:
         self.end = end
@@ -82,6 +84,8 @@ class PriorityReady:
         self._filled = 0  # a bit for each level that may have messages
         self._coming: list[bytes] = []
         self._taken: dict[int, int] = {}  # level of what was taken and may come back
+        # The latest of it, by level, is not yet there: without acks it is settled at once.
+        self._latest: list[tuple[int, list[int]]] = []
 
     @property
     def max_priority(self) -> int:
@@ -146,12 +150,13 @@ class PriorityReady:
     def take(self, pick: ReadyPick) -> list[int]:
         """The offsets of *pick*, which are not ready any more."""
         offsets = self._levels[pick.level].take(pick.limit)
-        self._taken.update(dict.fromkeys(offsets, pick.level))
+        self._latest.append((pick.level, offsets))
         self.count -= len(offsets)
         return offsets
 
     def put_back(self, offsets: Iterable[int]) -> None:
         """Offsets taken before are ready again, at their old place."""
+        self._note_taken()
         for offset in offsets:
             level = self._taken.pop(offset)
             self._filled |= 1 << level
@@ -160,8 +165,16 @@ class PriorityReady:
 
     def forget(self, offsets: Iterable[int]) -> None:
         """Offsets taken before are settled."""
-        for offset in offsets:
-            self._taken.pop(offset, None)
+        if self._latest and self._latest[-1][1] is offsets:
+            self._latest.pop()
+            return
+        self._note_taken()
+        deque(map(self._taken.pop, offsets, repeat(None)), maxlen=0)
+
+    def _note_taken(self) -> None:
+        for level, offsets in self._latest:
+            self._taken.update(dict.fromkeys(offsets, level))
+        self._latest.clear()
 
     def ranges(self) -> list[tuple[int, int]]:
         """All that is ready, as ranges."""

@@ -59,7 +59,7 @@ class ScatteredMemoryStore(MemoryStore):
     def pick(self, offsets: list[int], *, by_time: bool) -> list[Picked]:
         """See ScatteredStore."""
         held = self._held
-        return gather(offsets, [held[offset] for offset in offsets], by_time=by_time)
+        return gather(offsets, list(map(held.__getitem__, offsets)), by_time=by_time)
 
     def look_at(self, offset: int) -> Batch:
         """See ScatteredStore."""
@@ -148,18 +148,30 @@ class ScatteredDurableStore(DurableStore):
 
 def gather(offsets: list[int], found: list[Stored], *, by_time: bool) -> list[Picked]:
     """Messages as batches of neighbours that are alike."""
+    attributes, times_ms, payloads = zip(*found, strict=True)
+    count = len(offsets)
+    if attributes.count(attributes[0]) == count and (
+        not by_time or times_ms.count(times_ms[0]) == count
+    ):
+        return [_picked(offsets, attributes[0], times_ms[0], list(payloads))]
     picked: list[Picked] = []
     place = 0
     for _, group in groupby(found, _ALIKE if by_time else _ATTRIBUTES):
-        payloads = [stored[2] for stored in group]
-        own = offsets[place : place + len(payloads)]
-        attributes, timestamp_ms = found[place][:2]
-        lengths = set(map(len, payloads))
-        length = lengths.pop() if len(lengths) == 1 else 0
-        picked.append((Batch(own[0], timestamp_ms, attributes, payloads, length), own))
-        place += len(payloads)
+        alike = list(map(_PAYLOAD, group))
+        own = offsets[place : place + len(alike)]
+        picked.append(_picked(own, attributes[place], times_ms[place], alike))
+        place += len(alike)
     return picked
+
+
+def _picked(
+    offsets: list[int], attributes: int, timestamp_ms: int, payloads: list[bytes]
+) -> Picked:
+    lengths = set(map(len, payloads))
+    length = lengths.pop() if len(lengths) == 1 else 0
+    return Batch(offsets[0], timestamp_ms, attributes, payloads, length), offsets
 
 
 _ATTRIBUTES = itemgetter(0)
 _ALIKE = itemgetter(0, 1)
+_PAYLOAD = itemgetter(2)
