@@ -16,11 +16,14 @@ def publish(
 
     A full queue whose consumers can take what it holds is given the time for it.
     """
-    refused = queue.publish(messages, attributes, length, turn.now_ms)
+    waits = len(queue.consumers) > 0
+    refused = queue.publish(messages, attributes, length, turn.now_ms, in_order=waits)
     turn.touch(queue)
     if not refused:
         return []
-    places = _try_again(queue, messages, list(refused), attributes, turn)
+    places = list(refused)
+    if waits:
+        places = _try_again(queue, messages, places, attributes, turn)
     if places:
         queue.refuse([messages[place] for place in places], attributes, turn.now_ms)
     return places
@@ -29,14 +32,14 @@ def publish(
 def _try_again(
     queue: ClassicQueue, messages: list[bytes], places: list[int], attributes: int, turn: Turn
 ) -> list[int]:
-    while len(queue.consumers):
-        waiting = queue.ready.count
+    """Let consumers make room for as long as they do; answers the places of what does not fit."""
+    waits = True
+    while places and waits:
         turn.work_off(queue)
-        again = queue.publish([messages[place] for place in places], attributes, 0, turn.now_ms)
+        waits = queue.can_deliver
+        rest = [messages[place] for place in places]
+        again = queue.publish(rest, attributes, 0, turn.now_ms, in_order=waits)
         turn.touch(queue)
-        if len(again) == len(places) and queue.ready.count >= waiting:
-            break
+        waits = waits and len(again) < len(places)
         places = [places[place] for place in again]
-        if not places:
-            break
     return places

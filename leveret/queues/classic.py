@@ -122,11 +122,18 @@ class ClassicQueue:
     # ---- in
 
     def publish(
-        self, payloads: list[bytes], attributes: int, payload_length: int, now_ms: int
+        self,
+        payloads: list[bytes],
+        attributes: int,
+        payload_length: int,
+        now_ms: int,
+        *,
+        in_order: bool = False,
     ) -> Sequence[int]:
         """Append *payloads*; they are ready once `flush` has been called in the same turn.
 
-        Answers the places of those that do not fit: to be tried again, or given to `refuse`.
+        Answers the places of those that do not fit: to be tried again, or given to `refuse`. With
+        *in_order* nothing overtakes one that will fit once there is room.
         """
         if attributes & EXPIRES:
             self._may_expire = True
@@ -134,7 +141,9 @@ class ClassicQueue:
         refused: Sequence[int] = ()
         if rules is not None and rules.limits_intake:
             waiting = self.ready.count + self._store.next_offset - self.ready.end
-            payloads, refused = rules.admit(payloads, attributes, waiting, now_ms)
+            payloads, refused = rules.admit(
+                payloads, attributes, waiting, now_ms, in_order=in_order
+            )
             if not payloads:
                 return refused
             rules.appended(payloads, attributes, self._store.next_offset)

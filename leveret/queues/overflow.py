@@ -45,22 +45,30 @@ class QueueLimit:
             return 1
         return 0
 
-    def refused(self, payloads: list[bytes], attributes: int, ready: int) -> list[int]:
-        """The places of *payloads* that do not fit any more behind *ready* messages."""
-        refused = []
+    def refused(
+        self, payloads: list[bytes], attributes: int, ready: int, *, in_order: bool
+    ) -> list[int]:
+        """The places of *payloads* that do not fit any more behind *ready* messages.
+
+        With *in_order* nothing overtakes one that will fit once there is room.
+        """
+        refused: list[int] = []
         size = self.ready_bytes
         for place, payload in enumerate(payloads):
-            size_after = size
-            if self._max_bytes is not None:
-                size_after += body_size(payload, attributes)
-            if (self._max_length is not None and ready + 1 > self._max_length) or (
-                self._max_bytes is not None and size_after > self._max_bytes
-            ):
-                refused.append(place)
-            else:
+            own_size = 0 if self._max_bytes is None else body_size(payload, attributes)
+            if self._has_room(ready + 1, size + own_size):
                 ready += 1
-                size = size_after
+                size += own_size
+            elif in_order and self._has_room(1, own_size):
+                return [*refused, *range(place, len(payloads))]
+            else:
+                refused.append(place)
         return refused
+
+    def _has_room(self, length: int, size: int) -> bool:
+        return (self._max_length is None or length <= self._max_length) and (
+            self._max_bytes is None or size <= self._max_bytes
+        )
 
     def added(self, payloads: Iterable[bytes], attributes: int) -> None:
         """These were published, or found in the queue."""

@@ -98,11 +98,18 @@ class QueueRules:
     # ---- in
 
     def admit(
-        self, payloads: list[bytes], attributes: int, waiting: int, now_ms: int
+        self,
+        payloads: list[bytes],
+        attributes: int,
+        waiting: int,
+        now_ms: int,
+        *,
+        in_order: bool,
     ) -> tuple[list[bytes], Sequence[int]]:
         """Those of *payloads* that the queue takes, and the places of those that it refuses.
 
         Duplicates are neither. *waiting* messages are ready, or will be at the end of the turn.
+        With *in_order* nothing overtakes one that will fit once there is room.
         """
         limit = self.limit
         places = list(range(len(payloads)))
@@ -112,7 +119,8 @@ class QueueRules:
         refused: list[int] = []
         if limit is not None and limit.overflow is not Overflow.DROP_HEAD:
             new = [payloads[place] for place in places]
-            refused = [places[at] for at in limit.refused(new, attributes, waiting)]
+            full_for = limit.refused(new, attributes, waiting, in_order=in_order)
+            refused = [places[at] for at in full_for]
             if refused:
                 self._forget([payloads[place] for place in refused], attributes)
                 without = set(refused)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pamqp import commands
 
-from tests.broker.peer import Outgoing, Peer
+from tests.broker.peer import Peer
 from tests.broker.world import World
 
 
@@ -61,3 +61,24 @@ def test_tries_are_told_to_those_who_do_not_acknowledge(client: Client) -> None:
     client.send(2, commands.Basic.Get(queue="queue", no_ack=True))
     counts = {"x-acquired-count": 4, "x-delivery-count": 4}
     assert client.receive()[-1].properties.headers == counts
+
+
+def test_a_large_message_is_not_overtaken_while_consumers_make_room(client: Client) -> None:
+    client.declare("queue", max_length_bytes=20, overflow="reject-publish")
+    client.consume("queue")
+    client.receive()
+    bodies = [b"5....", b"16..............", b"1", b"21...................", b"2", b"20" * 10]
+    client.publish(1, "queue", *bodies)
+    assert client.bodies() == [*bodies[:3], *bodies[4:]]
+
+
+def test_what_fits_beside_a_large_message_is_taken_if_nobody_makes_room(client: Client) -> None:
+    client.declare("queue", max_length_bytes=20, overflow="reject-publish")
+    client.consume("queue", prefetch=1)
+    client.receive()
+    client.publish(1, "queue", b"1", b"2" * 10, b"3" * 11, b"4" * 10, b"5")
+    answers = [
+        (type(received.method).__name__, getattr(received.method, "delivery_tag", None))
+        for received in client.receive()
+    ]
+    assert answers == [("Deliver", 1), ("Ack", 2), ("Nack", 3), ("Ack", 4), ("Nack", 5)]
