@@ -15,7 +15,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from pamqp import commands
@@ -759,4 +759,6 @@ class ChannelModel(RuleBasedStateMachine):
 
 
 TestChannelModel = ChannelModel.TestCase
-TestChannelModel.settings = settings(max_examples=settings().max_examples // 2)
+TestChannelModel.settings = settings(
+    max_examples=settings().max_examples // 2, suppress_health_check=list(HealthCheck)
+)
