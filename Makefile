@@ -8,7 +8,7 @@ SOURCES := $(wildcard leveret tests examples tools)
 # A checkout on sys.path would put the link `amqp` in front of Celery's package of that name.
 export PYTHONSAFEPATH = 1
 
-.PHONY: run test fast model check format lint types clean
+.PHONY: run test fast model check format lint types features clean
 
 run: $(VENV)/run.stamp
 	$(BIN)/leveret serve $(ARGS)
@@ -35,6 +35,10 @@ lint: $(VENV)/dev.stamp
 
 types: $(VENV)/dev.stamp
 	$(BIN)/mypy
+
+# What priorities, expirations and delays cost on this machine: under three minutes.
+features: $(VENV)/run.stamp
+	$(BIN)/python tools/features.py $(ARGS)
 
 $(VENV)/bin/python:
 	@test -n "$(PYTHON)" || { echo "make: no Python of 3.11 or newer with venv and pip found (Debian: apt install python3-venv)"; exit 1; }

@@ -125,10 +125,10 @@ _FEATURES = (
     replace(
         _SAFE,
         name="delayed",
-        title="1,000,000 x 100 B that wait for 30 to 60 s",
+        title="1,000,000 x 100 B that wait for 1 to 2 minutes",
         size=100,
         fill=1_000_000,
-        delay_ms=60_000,
+        delay_ms=120_000,
     ),
 )
 
