@@ -39,6 +39,7 @@ class Publisher:
     __slots__ = (
         "_is_stamping",
         "_number",
+        "_permissions",
         "_send_confirm",
         "_session",
         "_turn",
@@ -61,6 +62,7 @@ class Publisher:
         self._vhost = vhost
         self._turn = turn
         self._send_confirm = send_confirm
+        self._permissions = session.permissions
         self._is_stamping = session.timestamping is not Timestamping.NEVER
         self.confirms: ConfirmTracker | None = None
         self.transaction: Transaction | None = None
@@ -91,7 +93,7 @@ class Publisher:
             return
         try:
             routes = self._vhost.routes.find_each(methods)
-            if not self._session.permissions.writes_all:
+            if not self._permissions.writes_all:
                 for route in routes:
                     self._check_write(route)
         except AmqpError:
@@ -113,13 +115,13 @@ class Publisher:
 
     def _route(self, method: bytes) -> Route:
         route = self._vhost.routes.find(method)
-        if not self._session.permissions.writes_all:
+        if not self._permissions.writes_all:
             self._check_write(route)
         return route
 
     def _check_write(self, route: Route) -> None:
         # Routes are shared by all users of the vhost, so this is asked anew for each run.
-        self._session.permissions.check(Access.WRITE, Resource.EXCHANGE, route.exchange.name)
+        self._permissions.check(Access.WRITE, Resource.EXCHANGE, route.exchange.name)
 
     def _publish_singly(self, methods: list[bytes], facts: Facts, contents: list[bytes]) -> None:
         for method, content in zip(methods, contents, strict=True):

@@ -138,7 +138,7 @@ def test_arguments_are_checked(arguments, text):
     ("key", "text"),
     [
         ("x", 'The binding key must be an integer: <<"x">>'),
-        ("", 'The binding key must be an integer: <<>>'),
+        ("", "The binding key must be an integer: <<>>"),
         (" 1", 'The binding key must be an integer: <<" 1">>'),
         ("1_0", 'The binding key must be an integer: <<"1_0">>'),
         ("1.5", 'The binding key must be an integer: <<"1.5">>'),
