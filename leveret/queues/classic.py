@@ -213,7 +213,7 @@ class ClassicQueue:
 
     def _serve(self, consumer: Consumer, wanted: Wanted) -> None:
         for batch, offsets in self._read(wanted):
-            seen = self._as_seen(batch, offsets, wanted)
+            seen = batch if self._rules is None else self._as_seen(batch, offsets, wanted)
             if consumer.no_ack:
                 self._discard(offsets)
             else:
@@ -288,6 +288,8 @@ class ClassicQueue:
     def _read(self, wanted: Wanted) -> Sequence[Served]:
         """Take messages that are ready; those whose time is over are buried on the way."""
         rules = self._rules
+        if rules is None and not self._may_expire:
+            return self._take(wanted)
         served: list[Served] = []
         for batch, offsets in self._take(wanted):
             if rules is not None:

@@ -85,9 +85,11 @@ class DurableStore:
 
     def read(self, wanted: ReadyRange, max_bytes: int) -> list[Batch]:
         cache = self._cache
-        if wanted.start < cache.start:
+        start = cache.start
+        if wanted.start < start:
             return self._read_log(wanted.start, wanted.stop, max_bytes)
-        self._load(wanted.start)
+        if wanted.start != start or start == cache.end:
+            self._load(wanted.start)
         before = cache.size
         batches = cache.take(wanted.stop, max_bytes)
         self._budget.used += cache.size - before
