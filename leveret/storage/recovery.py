@@ -196,7 +196,8 @@ def _count_tries(
 ) -> dict[int, tuple[int, int]]:
     """Count the hand-outs and failures of the messages *redelivered*.
 
-    A hand-out that neither came back nor was settled went down with the broker: it failed.
+    A hand-out that neither came back nor was settled went down with the broker, this time or at an
+    earlier one: it failed.
     """
     wanted = {offset for start, end in redelivered for offset in range(start, end)}
     counts = {state: Counter[int]() for state in (State.DELIVERED, State.RETURNED, State.FAILED)}
@@ -206,9 +207,9 @@ def _count_tries(
             counter.update(wanted.intersection(range(*_interval(segment, entry))))
     tries = {}
     for offset, acquired in counts[State.DELIVERED].items():
-        failed = counts[State.FAILED][offset]
-        came_back = failed + counts[State.RETURNED][offset]
-        tries[offset] = acquired, failed + (acquired > came_back)
+        # What happens several times in one turn is noted once.
+        failed = max(counts[State.FAILED][offset], acquired - counts[State.RETURNED][offset])
+        tries[offset] = acquired, failed
     return tries
 
 

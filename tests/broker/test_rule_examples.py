@@ -82,3 +82,17 @@ def test_what_fits_beside_a_large_message_is_taken_if_nobody_makes_room(client: 
         for received in client.receive()
     ]
     assert answers == [("Deliver", 1), ("Ack", 2), ("Nack", 3), ("Ack", 4), ("Nack", 5)]
+
+
+def test_each_end_of_the_broker_fails_what_was_handed_out(world: World) -> None:
+    client = Client(world)
+    client.declare("queue", delivery_limit=5)
+    client.publish(1, "queue", b"a")
+    for ends in range(3):
+        client.receive()
+        tag = client.get("queue")
+        client.send(2, commands.Basic.Nack(tag, False, True), commands.Basic.Get(queue="queue"))
+        headers = client.receive()[-1].properties.headers
+        assert headers == {"x-acquired-count": 2 * ends + 1, "x-delivery-count": ends}
+        world.crash()
+        client = Client(world)
