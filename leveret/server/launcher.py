@@ -35,6 +35,7 @@ from leveret.server.resource_monitor import ResourceLimits, ResourceMonitor
 from leveret.server.resources import (
     available_memory_bytes,
     free_disk_bytes,
+    keep_heap,
     resident_bytes,
     trim_heap,
 )
@@ -66,6 +67,7 @@ class StartError(Exception):
 def run(config: Config) -> None:
     """Run a broker until SIGINT or SIGTERM. Raises StartError."""
     _raise_descriptor_limit()
+    keep_heap()
     try:
         with DirectoryLock(config.data_dir):
             check_format(config.data_dir)

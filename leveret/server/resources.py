@@ -8,6 +8,9 @@ import ctypes
 import os
 from pathlib import Path
 
+MIB = 1024 * 1024
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+"""Parameters of mallopt(3)."""
 PROC = Path("/proc")
 CONTROL_GROUPS = Path("/sys/fs/cgroup")
 
@@ -45,6 +48,20 @@ def _group_limits(root: Path, path: str, name: str) -> list[int]:
     files = [parent / name for parent in (group, *group.parents) if parent.is_relative_to(root)]
     found = [file.read_text().strip() for file in files if file.exists()]
     return [int(text) for text in found if text.isdigit()]
+
+
+def keep_heap() -> None:
+    """Have the allocator keep what a turn frees for the next one, if it is glibc's.
+
+    Else it may return the top of the heap to the system after every chunk from a socket, and fault
+    it in again for the next one: seen with hundreds of thousands of page faults in 4 s, or with
+    none, as the heap happened to lie.
+    """
+    tune = getattr(ctypes.CDLL(None), "mallopt", None)
+    if tune is not None:
+        # Setting one ends glibc's own adjustment of both.
+        tune(M_MMAP_THRESHOLD, 8 * MIB)
+        tune(M_TRIM_THRESHOLD, 16 * MIB)
 
 
 def trim_heap() -> None:
