@@ -33,13 +33,17 @@ def _try_again(
     queue: ClassicQueue, messages: list[bytes], places: list[int], attributes: int, turn: Turn
 ) -> list[int]:
     """Let consumers make room for as long as they do; answers the places of what does not fit."""
-    waits = True
-    while places and waits:
-        turn.work_off(queue)
-        waits = queue.can_deliver
+
+    def append(*, in_order: bool) -> list[int]:
         rest = [messages[place] for place in places]
-        again = queue.publish(rest, attributes, 0, turn.now_ms, in_order=waits)
+        left = queue.publish(rest, attributes, 0, turn.now_ms, in_order=in_order)
         turn.touch(queue)
-        waits = waits and len(again) < len(places)
-        places = [places[place] for place in again]
-    return places
+        return [places[at] for at in left]
+
+    is_moving = True
+    while places and is_moving and queue.consumers.in_turn():
+        turn.work_off(queue)
+        left = append(in_order=True)
+        is_moving = len(left) < len(places)
+        places = left
+    return append(in_order=False) if places else places

@@ -212,7 +212,8 @@ class ClassicQueue:
                 self._serve_round_robin(turns)
 
     def _serve(self, consumer: Consumer, wanted: Wanted) -> None:
-        for batch, offsets in self._read(wanted):
+        served = self._read(wanted)
+        for batch, offsets in served:
             seen = batch if self._rules is None else self._as_seen(batch, offsets, wanted)
             if consumer.no_ack:
                 self._discard(offsets)
@@ -220,7 +221,8 @@ class ClassicQueue:
                 self._store.hold(batch, offsets)
                 self.unacked += len(offsets)
             consumer.outlet.deliver(consumer, seen, offsets, redelivered=wanted.redelivered)
-        self.consumers.served(consumer)
+        if served:
+            self.consumers.served(consumer)
 
     def _serve_round_robin(self, turns: list[tuple[Consumer, int]]) -> None:
         """One message each in turn, as many rounds as everybody has credit for."""
@@ -232,7 +234,8 @@ class ClassicQueue:
         if wanted is None:
             return
         place = 0
-        for batch, offsets in self._read(wanted):
+        served = self._read(wanted)
+        for batch, offsets in served:
             count = len(batch.payloads)
             if any(not consumer.no_ack for consumer, _ in turns):
                 self._store.hold(batch, offsets)
@@ -255,7 +258,8 @@ class ClassicQueue:
                     consumer, share, share_offsets, redelivered=wanted.redelivered
                 )
             place = (place + count) % len(turns)
-        self.consumers.served(turns[place - 1][0])
+        if served:
+            self.consumers.served(turns[place - 1][0])
 
     def get(self, *, no_ack: bool) -> tuple[Batch, bool] | None:
         """Take one message (basic.get): a batch of one and whether it was delivered before."""

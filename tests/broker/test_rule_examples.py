@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pamqp import commands
 
-from tests.broker.peer import Peer
+from tests.broker.peer import Outgoing, Peer
 from tests.broker.world import World
 
 
@@ -26,9 +26,10 @@ class Client(Peer):
         declare = commands.Queue.Declare(queue=queue, durable=True, arguments=table)
         self.call(1, declare, commands.Queue.DeclareOk)
 
-    def consume(self, queue: str, *, prefetch: int = 0, no_ack: bool = False) -> None:
-        consume = commands.Basic.Consume(queue=queue, consumer_tag="consumer", no_ack=no_ack)
+    def consume(self, queue: str, tag: str = "consumer", *, prefetch: int = 0) -> None:
+        consume = commands.Basic.Consume(queue=queue, consumer_tag=tag)
         self.send(2, commands.Basic.Qos(prefetch_count=prefetch), consume)
+        self.receive()
 
     def bodies(self) -> list[bytes]:
         """The bodies that have been delivered."""
@@ -66,7 +67,6 @@ def test_tries_are_told_to_those_who_do_not_acknowledge(client: Client) -> None:
 def test_a_large_message_is_not_overtaken_while_consumers_make_room(client: Client) -> None:
     client.declare("queue", max_length_bytes=20, overflow="reject-publish")
     client.consume("queue")
-    client.receive()
     bodies = [b"5....", b"16..............", b"1", b"21...................", b"2", b"20" * 10]
     client.publish(1, "queue", *bodies)
     assert client.bodies() == [*bodies[:3], *bodies[4:]]
@@ -75,7 +75,6 @@ def test_a_large_message_is_not_overtaken_while_consumers_make_room(client: Clie
 def test_what_fits_beside_a_large_message_is_taken_if_nobody_makes_room(client: Client) -> None:
     client.declare("queue", max_length_bytes=20, overflow="reject-publish")
     client.consume("queue", prefetch=1)
-    client.receive()
     client.publish(1, "queue", b"1", b"2" * 10, b"3" * 11, b"4" * 10, b"5")
     answers = [
         (type(received.method).__name__, getattr(received.method, "delivery_tag", None))
@@ -96,3 +95,18 @@ def test_each_end_of_the_broker_fails_what_was_handed_out(world: World) -> None:
         assert headers == {"x-acquired-count": 2 * ends + 1, "x-delivery-count": ends}
         world.crash()
         client = Client(world)
+
+
+def test_a_message_that_is_dead_is_nobodys_turn(world: World, client: Client) -> None:
+    client.declare("queue")
+    client.consume("queue", "first")
+    client.consume("queue", "second", prefetch=1)
+    client.publish_each(1, Outgoing("queue", b"a", expiration="10"), Outgoing("queue", b"b"))
+    world.wait(10)
+    client.send(2, commands.Basic.Nack(1, False, True))
+    client.send(2, commands.Basic.Ack(2))
+    client.receive()
+    client.publish(1, "queue", b"c")
+    method = client.receive()[0].method
+    assert isinstance(method, commands.Basic.Deliver)
+    assert method.consumer_tag == "first"
