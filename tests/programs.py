@@ -30,6 +30,8 @@ class Program:
             stderr=subprocess.STDOUT,
             text=True,
             start_new_session=True,
+            # Whoever starts the tests in the background has them ignore it, and so would these.
+            preexec_fn=_heed_interrupts,
         )
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
@@ -79,3 +81,7 @@ class Program:
         if self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGKILL)
         self.end()
+
+
+def _heed_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
