@@ -71,6 +71,10 @@ class ControlSocket:
                         await _send(stream, await self._answer(request))
                 except anyio.DelimiterNotFound:
                     await _send(stream, {"error": "the request is too long"})
+                    await stream.send_eof()
+                    # A client that is still sending would lose the answer with the connection.
+                    async for _ in stream:
+                        pass
 
     async def _answer(self, request: bytes) -> dict[str, object]:
         try:
