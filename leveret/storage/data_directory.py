@@ -2,7 +2,11 @@
 
 Files of the directory that belong to this module:
     lock         held with flock by the one process that uses the directory; its pid in decimal
-    format.json  {"format": 1}, the version of everything else in the directory
+    format.json  {"format": 2}, the newest version of anything else in the directory
+
+Formats:
+    1  the first one
+    2  flags in the headers of files, more states, snapshots; all of format 1 is read as it is
 """
 
 import contextlib
@@ -17,7 +21,7 @@ from typing import Self
 from leveret.storage.errors import StorageError
 from leveret.storage.files import make_directory, replace_file, sync_directory
 
-FORMAT = 1
+FORMAT = 2
 
 
 class DataDirectoryError(StorageError):
@@ -76,7 +80,10 @@ class DirectoryLock:
 
 
 def check_format(data_dir: Path) -> None:
-    """Make sure that this version reads *data_dir*, and mark a new one with the current format.
+    """Make sure that this version reads *data_dir*, and mark it with the current format.
+
+    An older format is read as it is, so the mark is all there is to migrate. It comes first: the
+    version that wrote the directory must not read what this one writes.
 
     Raises UnsupportedDataFormat, or DataDirectoryError if the mark cannot be read or written.
     """
@@ -87,7 +94,7 @@ def check_format(data_dir: Path) -> None:
         except FileNotFoundError:
             if (data_dir / "metadata.sqlite").exists():
                 raise UnsupportedDataFormat(f"{path} is missing beside existing data") from None
-            replace_file(path, json.dumps({"format": FORMAT}).encode() + b"\n")
+            _mark(path)
             return
     try:
         found = json.loads(content)["format"]
@@ -100,6 +107,13 @@ def check_format(data_dir: Path) -> None:
             f"data directory {data_dir} has format {found} of a newer leveret; "
             f"this one reads up to {FORMAT}"
         )
+    if found < FORMAT:
+        with _explained(data_dir):
+            _mark(path)
+
+
+def _mark(path: Path) -> None:
+    replace_file(path, json.dumps({"format": FORMAT}).encode() + b"\n")
 
 
 @contextlib.contextmanager

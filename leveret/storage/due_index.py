@@ -18,7 +18,7 @@ from itertools import chain
 from pathlib import Path
 
 from leveret.storage.due_run import DUE_SUFFIX, DueEntry, DueRun
-from leveret.storage.errors import DamagedIndex
+from leveret.storage.errors import DamagedIndex, UnsupportedFormat
 from leveret.storage.files import sync_directory
 from leveret.storage.offset_set import clip_intervals
 
@@ -210,7 +210,7 @@ class DueIndex:
                     runs.append(run)
                 else:
                     run.delete()
-            except DamagedIndex as error:
+            except (DamagedIndex, UnsupportedFormat) as error:
                 report.append(f"{error}; read the due times from the log")
                 path.unlink()
         if len(report) > damaged:

@@ -17,7 +17,7 @@ from pathlib import Path
 from zlib import crc32
 
 from leveret.storage.errors import DamagedIndex
-from leveret.storage.files import HEADER_SIZE, file_header
+from leveret.storage.files import HEADER_SIZE, check_header, file_header
 
 DUE_MAGIC = b"LVDU"
 DUE_SUFFIX = ".due"
@@ -95,12 +95,13 @@ class DueRun:
     def load(cls, path: Path) -> "DueRun":
         """Check the file and return the run, of which `restore` must say what is pending.
 
-        Raises DamagedIndex, OSError.
+        Raises DamagedIndex, UnsupportedFormat, OSError.
         """
         data = path.read_bytes()
         count, torn = divmod(len(data) - _START, _ENTRY.size)
-        if count < 0 or torn or not data.startswith(file_header(DUE_MAGIC)):
+        if count < 0 or torn or not data.startswith(DUE_MAGIC):
             raise DamagedIndex(f"{path}: expected a whole file, found {len(data)} bytes")
+        check_header(path, data, DUE_MAGIC)
         first_offset = int(path.name.removesuffix(DUE_SUFFIX))
         end_offset, checksum = _END.unpack_from(data, HEADER_SIZE)
         actual = crc32(memoryview(data)[_START:], crc32(_BOUNDS.pack(first_offset, end_offset)))

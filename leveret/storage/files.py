@@ -1,7 +1,10 @@
 """The few file idioms of the storage layer: headers, appending, replacing, syncing.
 
 Every file of a log begins with 8 bytes, big endian:
-    4 bytes magic, u16 format version, u16 zero
+    4 bytes magic, u16 format version, u16 flags
+
+Version 1 had no flags. What the flags mean is up to the kind of file; one that it does not know
+makes a file unreadable just as a newer version does.
 """
 
 import contextlib
@@ -13,23 +16,30 @@ from pathlib import Path
 
 from leveret.storage.errors import DiskFull, UnsupportedFormat
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 HEADER = struct.Struct(">4sHH")
 HEADER_SIZE = HEADER.size
 MAX_CHUNKS = os.sysconf("SC_IOV_MAX")
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
-def file_header(magic: bytes) -> bytes:
+def file_header(magic: bytes, flags: int = 0) -> bytes:
     """Return the first 8 bytes of a file of this kind."""
-    return HEADER.pack(magic, FORMAT_VERSION, 0)
+    return HEADER.pack(magic, FORMAT_VERSION, flags)
 
 
-def check_header(path: Path, found: bytes, magic: bytes) -> None:
-    """Raise UnsupportedFormat unless *found* is the header of a file of this kind."""
-    if found != file_header(magic):
-        expected = f"{magic.decode()} of format version {FORMAT_VERSION}"
-        raise UnsupportedFormat(path, expected, found)
+def check_header(path: Path, found: bytes, magic: bytes, known_flags: int = 0) -> int:
+    """Return the flags of *found*, which may say more than the header.
+
+    Raises UnsupportedFormat unless it is of this kind, of a version up to this one, and has no
+    flags but *known_flags*.
+    """
+    if len(found) >= HEADER_SIZE:
+        kind, version, flags = HEADER.unpack_from(found)
+        if kind == magic and 1 <= version <= FORMAT_VERSION and not flags & ~known_flags:
+            return int(flags)
+    expected = f"{magic.decode()} of format version up to {FORMAT_VERSION}"
+    raise UnsupportedFormat(path, expected, found[:HEADER_SIZE])
 
 
 class LogFile:

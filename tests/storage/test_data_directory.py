@@ -78,17 +78,17 @@ def test_data_directory_that_is_a_file_is_one_line(tmp_path: Path, below: str) -
 
 def test_new_directory_is_marked_and_accepted_from_then_on(tmp_path: Path) -> None:
     check_format(tmp_path)
-    assert (tmp_path / "format.json").read_text() == '{"format": 1}\n'
+    assert (tmp_path / "format.json").read_text() == '{"format": 2}\n'
     check_format(tmp_path)
     assert os.listdir(tmp_path) == ["format.json"]
 
 
 def test_newer_format_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "format.json").write_text('{"format": 2}')
+    (tmp_path / "format.json").write_text('{"format": 3}')
     with pytest.raises(UnsupportedDataFormat) as refused:
         check_format(tmp_path)
     assert str(refused.value) == (
-        f"data directory {tmp_path} has format 2 of a newer leveret; this one reads up to 1"
+        f"data directory {tmp_path} has format 3 of a newer leveret; this one reads up to 2"
     )
 
 

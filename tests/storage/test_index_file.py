@@ -70,8 +70,8 @@ def test_a_missing_file_is_damage(tmp_path: Path) -> None:
 
 
 def test_a_newer_format_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "i").write_bytes(b"LVIX\0\2\0\0")
-    with pytest.raises(UnsupportedFormat, match="expected LVIX of format version 1"):
+    (tmp_path / "i").write_bytes(b"LVIX\0\3\0\0")
+    with pytest.raises(UnsupportedFormat, match="expected LVIX of format version up to 2"):
         OffsetIndex(tmp_path / "i").load()
 
 

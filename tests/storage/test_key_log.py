@@ -12,7 +12,7 @@ from leveret.storage.errors import UnsupportedFormat
 from leveret.storage.key_log import DURABLE, FORGOTTEN, KeyLog, read_boot_id
 
 THIS_BOOT, NEXT_BOOT = b"1" * 16, b"2" * 16
-HEADER = b"LVKY\0\1\0\0"
+HEADER = b"LVKY\0\2\0\0"
 
 
 def key(number: int) -> bytes:
@@ -62,7 +62,7 @@ def test_no_file_and_a_file_without_a_whole_start_hold_nothing(tmp_path: Path) -
 
 
 def test_a_file_of_a_newer_version_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "keys").write_bytes(b"LVKY\0\2\0\0" + THIS_BOOT)
+    (tmp_path / "keys").write_bytes(b"LVKY\0\3\0\0" + THIS_BOOT)
     with pytest.raises(UnsupportedFormat):
         found(tmp_path / "keys")
 

@@ -336,7 +336,10 @@ def test_a_segment_that_runs_into_the_next_one_is_refused(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("suffix", [".log", ".state"])
-@pytest.mark.parametrize("header", [b"LVLG\0\2\0\0", b"LVST\0\2\0\0", b"PK\3\4\0\0\0\0"])
+@pytest.mark.parametrize(
+    "header",
+    [b"LVLG\0\3\0\0", b"LVST\0\3\0\0", b"LVLG\0\2\x80\0", b"LVST\0\2\x80\0"],
+)
 def test_a_foreign_or_newer_file_is_refused(tmp_path: Path, suffix: str, header: bytes) -> None:
     log = new_log(tmp_path)
     append(log, 3)
@@ -344,7 +347,8 @@ def test_a_foreign_or_newer_file_is_refused(tmp_path: Path, suffix: str, header:
     log.close()
     path = file_of(tmp_path, 0, suffix)
     path.write_bytes(header + path.read_bytes()[8:])
-    with pytest.raises(UnsupportedFormat, match=f"{suffix}: expected LV.. of format version 1"):
+    message = f"{suffix}: expected LV.. of format version up to 2"
+    with pytest.raises(UnsupportedFormat, match=message):
         reopen(tmp_path)
 
 
