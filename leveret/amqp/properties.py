@@ -47,6 +47,7 @@ _TYPES: Mapping[str, str] = {
 _FLAGS: Mapping[str, int] = {name: 0x8000 >> rank for rank, name in enumerate(_TYPES)}
 _PRIORITY_FLAG = _FLAGS["priority"]
 _EXPIRATION_FLAG = _FLAGS["expiration"]
+_MESSAGE_ID_FLAG = _FLAGS["message_id"]
 _RESERVED_FLAGS = 0x0003
 _FLAGS_POSITION = 12
 LIST_POSITION = 14
@@ -254,6 +255,25 @@ def read_expirations_ms(messages: Sequence[bytes], start: int) -> list[int | Non
         else:
             expirations.append(None)
     return expirations
+
+
+def read_message_ids(messages: Sequence[bytes], start: int) -> list[bytes | None]:
+    """The message_id of each message as it stands there, None if it has none.
+
+    *start* is where the well-formed header payload of each begins.
+    """
+    ids: list[bytes | None] = []
+    flags_at = start + _FLAGS_POSITION
+    for message in messages:
+        flags = message[flags_at] << 8 | message[flags_at + 1]
+        if not flags & _MESSAGE_ID_FLAG:
+            ids.append(None)
+            continue
+        position = _skip_to_expiration(message, start + LIST_POSITION, flags)
+        if flags & _EXPIRATION_FLAG:
+            position += message[position] + 1
+        ids.append(message[position + 1 : position + 1 + message[position]])
+    return ids
 
 
 def _skip_to_expiration(data: bytes, position: int, flags: int) -> int:

@@ -15,6 +15,7 @@ from leveret.amqp.properties import (
     explain_expiration,
     is_expiration,
     read_expirations_ms,
+    read_message_ids,
     read_priorities,
 )
 from leveret.amqp.tables import Field, encode_table, table_of
@@ -97,6 +98,8 @@ def test_priorities_and_expirations_are_read_in_place(messages, expiration_ms, b
     assert list(read_priorities(data, len(before))) == priorities
     expirations = [expiration_ms] * (len(messages) - 2) + [17, 18]
     assert read_expirations_ms(data, len(before)) == expirations
+    ids = [values.get("message_id") for values in messages]
+    assert read_message_ids(data, len(before)) == [id_ and id_.encode() for id_ in ids]
 
 
 @given(st.lists(properties, max_size=12), st.integers(1, 3), st.integers(0, 40))
