@@ -98,8 +98,9 @@ def test_priorities_and_expirations_are_read_in_place(messages, expiration_ms, b
     assert list(read_priorities(data, len(before))) == priorities
     expirations = [expiration_ms] * (len(messages) - 2) + [17, 18]
     assert read_expirations_ms(data, len(before)) == expirations
-    ids = [values.get("message_id") for values in messages]
-    assert read_message_ids(data, len(before)) == [id_ and id_.encode() for id_ in ids]
+    ids = [PropertyView(payload_of(values)).message_id for values in messages]
+    expected = [None if message_id is None else message_id.encode() for message_id in ids]
+    assert read_message_ids(data, len(before)) == expected
 
 
 @given(st.lists(properties, max_size=12), st.integers(1, 3), st.integers(0, 40))
