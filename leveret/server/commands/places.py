@@ -54,4 +54,5 @@ def parse_place(text: str, now_ms: int) -> dict[str, int]:
 
 def readable_time(time_ms: int) -> str:
     """A time by the clock of this machine, to the millisecond; `parse_place` takes it."""
-    return datetime.fromtimestamp(time_ms / 1000).isoformat(" ", "milliseconds")
+    moment = datetime.fromtimestamp(time_ms // 1000).replace(microsecond=time_ms % 1000 * 1000)
+    return moment.isoformat(" ", "milliseconds")
