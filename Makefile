@@ -8,7 +8,7 @@ SOURCES := $(wildcard leveret tests examples tools)
 # A checkout on sys.path would put the link `amqp` in front of Celery's package of that name.
 export PYTHONSAFEPATH = 1
 
-.PHONY: run test fast model check format lint types features clean
+.PHONY: run test fast model check format lint types features storage-figures clean
 
 run: $(VENV)/run.stamp
 	$(BIN)/leveret serve $(ARGS)
@@ -39,6 +39,10 @@ types: $(VENV)/dev.stamp
 # What priorities, expirations and delays cost on this machine: under three minutes.
 features: $(VENV)/run.stamp
 	$(BIN)/python tools/features.py $(ARGS)
+
+# What long queues, many queues and many acknowledgements cost: five minutes, 3 GB of disk.
+storage-figures: $(VENV)/run.stamp
+	$(BIN)/python tools/storage.py $(ARGS)
 
 $(VENV)/bin/python:
 	@test -n "$(PYTHON)" || { echo "make: no Python of 3.11 or newer with venv and pip found (Debian: apt install python3-venv)"; exit 1; }

@@ -10,11 +10,13 @@ confirmed messages along.
 """
 
 import logging
+import sys
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 from leveret.storage.errors import DiskFull, StorageError
+from leveret.storage.sync_work import reports_file_system_errors, sync_file_system
 
 if TYPE_CHECKING:
     from leveret.storage.changes import Change
@@ -33,6 +35,8 @@ class SyncPolicy(StrEnum):
     NEVER = "never"
 
 
+MANY_LOGS = 32 if reports_file_system_errors() else sys.maxsize
+"""Logs to sync from which on the whole file system is synced: one call in place of hundreds."""
 SYNC_BYTES = 16 * 1024 * 1024
 """Bytes written that are synced though nobody waits for them."""
 BEHIND_BYTES = 64 * 1024 * 1024
@@ -57,6 +61,13 @@ class SyncJob(Protocol):
 
     def run(self) -> None:
         """Sync them. Raises OSError."""
+
+    @property
+    def handle(self) -> int | None:
+        """A descriptor on their file system, if there is one."""
+
+    def settle(self) -> None:
+        """The file system was synced, and they with it."""
 
     def close(self) -> None:
         """Let go of them, synced or not."""
@@ -96,18 +107,22 @@ class CommitBatch:
         self._error: Exception | None = failed[0][1] if failed else None
 
     def close(self) -> None:
-        """Give back the descriptors of what was synced. Storage thread, after `run`."""
+        """Give back the descriptors of what was synced. Storage thread, after `run`.
+
+        Those of many logs are given back by `settle`: the storage thread would have to wait for the
+        interpreter for each.
+        """
+        if len(self._jobs) < MANY_LOGS:
+            self._close()
+
+    def _close(self) -> None:
         for _, job in self._jobs:
             job.close()
 
     def run(self) -> None:
         """Sync everything; errors are kept for `settle`. Storage thread."""
-        for log, job in self._jobs:
-            try:
-                job.run()
-            except OSError as error:
-                self._failed.append((log, error))
-                self._error = error
+        if len(self._jobs) < MANY_LOGS or not self._sync_together():
+            self._sync_each()
         if self.changes:
             try:
                 self._sink.apply(self.changes)
@@ -117,6 +132,32 @@ class CommitBatch:
             except Exception as error:  # whatever SQLite says, the waiters must hear of it
                 self._error = error
 
+    def _sync_each(self) -> None:
+        for log, job in self._jobs:
+            try:
+                job.run()
+            except OSError as error:
+                self._failed.append((log, error))
+                self._error = error
+
+    def _sync_together(self) -> bool:
+        """Sync the file system; answers whether that did it for all.
+
+        An error does not say which file it is of, nor whether it is ours: syncing each then tells,
+        for a descriptor hears of each failed write of its file once, whoever had it written.
+        """
+        handle = next((job.handle for _, job in self._jobs if job.handle is not None), None)
+        if handle is None:
+            return False
+        try:
+            sync_file_system(handle)
+        except OSError as error:
+            logger.warning("sync of the file system failed, syncing each log: %s", error)
+            return False
+        for _, job in self._jobs:
+            job.settle()
+        return True
+
     def settle(self) -> list[Exception]:
         """Stop the logs that failed and tell the waiters; answers the errors of logs. Loop thread.
 
@@ -125,6 +166,8 @@ class CommitBatch:
         wait for the next batch.
         """
         self.size = 0
+        if len(self._jobs) >= MANY_LOGS:
+            self._close()
         for log, error in self._failed:
             log.fail(error)
         if self._error is not None or not self.changes:

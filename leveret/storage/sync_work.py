@@ -4,7 +4,10 @@ It is taken in the loop and run in the storage thread. It owns its descriptors, 
 or delete the files meanwhile.
 """
 
+import ctypes
 import os
+import platform
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -36,7 +39,36 @@ class SyncWork:
             sync_directory(directory)
         self.is_done = True
 
+    @property
+    def handle(self) -> int | None:
+        """One of the descriptors, if there is any."""
+        return self._handles[0] if self._handles else None
+
+    def settle(self) -> None:
+        """All of it has become durable together with others."""
+        self.is_done = True
+
     def close(self) -> None:
         """Give the descriptors back, whether or not the work was run."""
         while self._handles:
             os.close(self._handles.pop())
+
+
+def reports_file_system_errors() -> bool:
+    """Does `sync_file_system` tell of writes that failed? It does from Linux 5.8 on: syncfs(2)."""
+    release = re.match(r"(\d+)\.(\d+)", platform.release())
+    is_new = release is not None and (int(release[1]), int(release[2])) >= (5, 8)
+    return platform.system() == "Linux" and is_new
+
+
+def sync_file_system(handle: int) -> None:
+    """Make everything durable that is on the file system of the file *handle*.
+
+    Blocks, for what other programs have written too. Raises OSError.
+    """
+    if _LIBC.syncfs(handle):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+_LIBC = ctypes.CDLL(None, use_errno=True)

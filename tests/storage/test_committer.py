@@ -1,11 +1,15 @@
 """Committer: who is told when, under each policy, and what an error does."""
 
+import errno
+import os
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
 from leveret.storage.changes import Change, DeleteQueue
-from leveret.storage.committer import CommitBatch, Committer, SyncPolicy, Waiter
+from leveret.storage.committer import MANY_LOGS, CommitBatch, Committer, SyncPolicy, Waiter
 from leveret.storage.errors import DiskFull
 
 CHANGE = DeleteQueue(1)
@@ -14,15 +18,20 @@ CHANGE = DeleteQueue(1)
 class Job:
     """A sync that the test can make fail (`SyncJob`)."""
 
-    def __init__(self, error: OSError | None = None) -> None:
+    def __init__(self, error: OSError | None = None, handle: int | None = None) -> None:
         self.error = error
+        self.handle = handle
         self.has_run = False
+        self.is_settled = False
         self.is_closed = False
 
     def run(self) -> None:
         if self.error is not None:
             raise self.error
         self.has_run = True
+
+    def settle(self) -> None:
+        self.is_settled = True
 
     def close(self) -> None:
         self.is_closed = True
@@ -182,6 +191,43 @@ def test_one_failed_log_fails_the_whole_batch(sink: Sink, told: Told) -> None:
     committer.wait(told.waiter("next"))
     commit(committer)
     assert told.answers["next"] is None
+
+
+def commit_many(committer: Committer, told: Told, jobs: list[Job]) -> list[Log]:
+    """Commit a batch of a log for each of *jobs*, with "everybody" as the waiter."""
+    logs = [Log(job) for job in jobs]
+    for log in logs:
+        committer.touch(log)
+    committer.wait(told.waiter("everybody"))
+    batch = committer.take()
+    batch.run()
+    batch.close()
+    batch.settle()
+    return logs
+
+
+@pytest.mark.skipif(sys.maxsize == MANY_LOGS, reason="this kernel's syncfs hides errors")
+def test_many_logs_are_synced_by_one_call(sink: Sink, told: Told, tmp_path: Path) -> None:
+    descriptor = os.open(tmp_path, os.O_RDONLY)
+    jobs = [Job(handle=descriptor) for _ in range(MANY_LOGS)]
+    commit_many(always(sink), told, jobs)
+    os.close(descriptor)
+    assert told.answers == {"everybody": None}
+    assert not any(job.has_run for job in jobs)
+    assert all(job.is_settled and job.is_closed for job in jobs)
+
+
+@pytest.mark.skipif(sys.maxsize == MANY_LOGS, reason="this kernel's syncfs hides errors")
+def test_each_log_is_synced_if_all_together_cannot_be(sink: Sink, told: Told) -> None:
+    error = OSError(errno.EIO, "bad disk")
+    no_descriptor = 1 << 30
+    jobs = [Job(error if i == 3 else None, no_descriptor) for i in range(MANY_LOGS)]
+    logs = commit_many(always(sink), told, jobs)
+    assert told.answers == {"everybody": error}
+    assert [log.failure for log in logs if log.failure] == [error]
+    assert logs[3].failure is error
+    assert sum(job.has_run for job in jobs) == MANY_LOGS - 1
+    assert all(job.is_closed for job in jobs)
 
 
 def test_a_log_fails_before_its_waiters_are_told(sink: Sink) -> None:
