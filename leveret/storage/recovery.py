@@ -28,6 +28,7 @@ from leveret.storage.record import RECORD_HEADER_SIZE, record_timestamp_ms
 from leveret.storage.segment import LOG_MAGIC, LOG_SUFFIX, SUFFIXES, Segment
 from leveret.storage.state_log import (
     ENTRY_SIZE,
+    SETTLED,
     STATE_MAGIC,
     Entry,
     State,
@@ -39,6 +40,7 @@ _FILE_NAME = re.compile(r"\d{20}(\.\w+)(\.tmp)?")
 
 Intervals = list[tuple[int, int]]
 _STATES = frozenset(State)
+_FORGOTTEN = SETTLED | {State.VOLATILE}
 
 
 @dataclass(slots=True)
@@ -180,7 +182,7 @@ def _recover_states(segment: Segment, recovered: Recovered, *, counts_tries: boo
     is durable without it before this returns.
     """
     entries = _read_states(segment, recovered.report)
-    settled = [_interval(segment, e) for e in entries if e[2] in (State.ACKED, State.VOLATILE)]
+    settled = [_interval(segment, e) for e in entries if e[2] in _FORGOTTEN]
     segment.acked.add_each(merge_intervals(iter(sorted(settled))))
     delivered = sorted(_interval(segment, e) for e in entries if e[2] == State.DELIVERED)
     ready = segment.acked.gaps(segment.base_offset, segment.next_offset)

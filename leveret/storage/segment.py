@@ -24,7 +24,7 @@ from leveret.storage.record import (
     record_size,
     skip_records,
 )
-from leveret.storage.state_log import STATE_MAGIC, Entry, State, encode_entries
+from leveret.storage.state_log import SETTLED, STATE_MAGIC, Entry, State, encode_entries
 from leveret.storage.time_index import TimeIndex
 
 LOG_MAGIC = b"LVLG"
@@ -157,7 +157,7 @@ class Segment:
         assert base_offset <= ranges[0][0]
         assert ranges[-1][1] <= self.next_offset
         self._entries += [(start - base_offset, end - start, state) for start, end in ranges]
-        if state is State.ACKED:
+        if state in SETTLED:
             self.acked.add_each(ranges)
 
     def write_state(self) -> bool:

@@ -34,6 +34,24 @@ class State(IntEnum):
     """Given back by the consumer."""
     FAILED = 5
     """Came back from a consumer that did not manage, or was lost."""
+    REPLAYED = 6
+    """Ready again though it was settled."""
+    EXPIRED = 7
+    """Settled: its time was over."""
+    DROPPED = 8
+    """Settled: a length limit made room."""
+    REJECTED = 9
+    """Settled: a consumer refused it, or too many failed."""
+    PURGED = 10
+    """Settled: the queue was emptied."""
+    MOVED = 11
+    """Settled: an operator moved it."""
+
+
+SETTLED = frozenset(
+    (State.ACKED, State.EXPIRED, State.DROPPED, State.REJECTED, State.PURGED, State.MOVED)
+)
+"""States of a message that is done with."""
 
 
 Entry = tuple[int, int, int]
