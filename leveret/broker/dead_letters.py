@@ -101,15 +101,15 @@ class DeadLetters:
                 self._send(queue, message, batch.attributes, reason)
 
     def _try(self, letters: Iterable[Letter]) -> None:
-        done: dict[ClassicQueue, list[Letter]] = {}
+        done: dict[tuple[ClassicQueue, DeathReason], list[Letter]] = {}
         failed: list[Letter] = []
         for letter in letters:
             if self._arrives(letter):
-                done.setdefault(letter.queue, []).append(letter)
+                done.setdefault((letter.queue, letter.reason), []).append(letter)
             else:
                 failed.append(letter)
-        for queue, sent in done.items():
-            self._turn.wait_for_logs(partial(self._sent, queue, sent))
+        for (queue, reason), sent in done.items():
+            self._turn.wait_for_logs(partial(self._sent, queue, reason, sent))
         if failed:
             self._try_later(failed)
 
@@ -137,13 +137,19 @@ class DeadLetters:
         reached.update(target for target in tried if target not in missing)
         return (posted.is_routed or bool(reached)) and not missing
 
-    def _sent(self, queue: ClassicQueue, letters: list[Letter], error: Exception | None) -> None:
+    def _sent(
+        self,
+        queue: ClassicQueue,
+        reason: DeathReason,
+        letters: list[Letter],
+        error: Exception | None,
+    ) -> None:
         if queue.stopped:
             return
         if error is not None:  # which of them have it is not known
             self._try_later([letter._replace(reached=set()) for letter in letters])
             return
-        queue.buried([letter.offset for letter in letters])
+        queue.buried([letter.offset for letter in letters], reason)
         self._turn.touch(queue)
 
     def _send(

@@ -5,11 +5,13 @@ a `ConsumerList` (for whom); `QueueRules` are there only if its arguments, or a 
 something. A message is in exactly one state:
 
     Ready --deliver--> Delivered --ack--> Acked         Delivered --requeue--> Ready
-    Ready --deliver without ack, purge--> Acked
-    Ready | Delivered --expire, overflow, reject--> Acked, behind its dead letter
+    Ready --deliver without ack--> Acked                Ready --purge--> Purged
+    Ready | Delivered --expire, overflow, reject--> Expired, Dropped, Rejected: behind its dead
+                                                    letter
 
-Ready, unacked and acked together are all that was ever appended; a message whose dead letter, or
-whose next try, is awaited counts as neither ready nor unacked.
+Acked, Purged and so on are all settled. Ready, unacked and settled together are all that was ever
+appended; a message whose dead letter, or whose next try, is awaited counts as neither ready nor
+unacked.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +20,7 @@ from itertools import groupby
 from leveret.amqp.message import EXPIRES
 from leveret.queues.arguments import Overflow, QueueArguments, QueueType
 from leveret.queues.consumers import Consumer, ConsumerList
-from leveret.queues.death import DeathReason
+from leveret.queues.death import ENDS, DeathReason
 from leveret.queues.declaration import QueueDeclaration
 from leveret.queues.expiry import due_ms, live_from, split
 from leveret.queues.memory_store import MemoryStore
@@ -104,6 +106,8 @@ class ClassicQueue:
     def configure(self, arguments: QueueArguments, keeper: QueueKeeper, now_ms: int) -> None:
         """Go by *arguments* from now on; *keeper* buries the dead and removes the unused."""
         self.arguments = arguments
+        if self._store.log is not None:
+            self._store.log.retention = arguments.retention
         before = self._rules
         self.consumers.single_active = arguments.single_active_consumer
         self.consumers.by_priority = arguments.queue_type is QueueType.QUORUM
@@ -118,6 +122,12 @@ class ClassicQueue:
             for start, stop in self.ready.ranges():
                 for batch in self._store.fetch(start, stop):
                     self._rules.look_back(batch, now_ms)
+
+    def become(self, made: "ClassicQueue") -> None:
+        """Be what *made* is, which is not used any more; nobody has used this one before."""
+        for kind in type(self).__mro__:
+            for slot in getattr(kind, "__slots__", ()):
+                setattr(self, slot, getattr(made, slot))
 
     # ---- in
 
@@ -398,24 +408,24 @@ class ClassicQueue:
         """*batch*, just read, is dead: to its keeper, if it is to become dead letters."""
         rules = self._rules
         if rules is None or not rules.dead_letters or rules.bury(self, batch, offsets, reason):
-            self._discard(offsets)
+            self._discard(offsets, ENDS[reason])
         else:
             self._store.hold(batch, offsets)
 
     def _bury_delivered(self, offsets: list[int], reason: DeathReason) -> None:
         rules = self._rules
         if rules is None or not rules.dead_letters:
-            self._settle(offsets)
+            self._settle(offsets, ENDS[reason])
             return
         for start, stop in ranges_of(offsets):
             for batch in self._store.fetch(start, stop):
                 dead = range(batch.first_offset, batch.next_offset)
                 if rules.bury(self, batch, dead, reason):
-                    self._settle(list(dead))
+                    self._settle(list(dead), ENDS[reason])
 
-    def buried(self, offsets: list[int]) -> None:
+    def buried(self, offsets: list[int], reason: DeathReason) -> None:
         """The dead letters of these messages are safe."""
-        self._settle(offsets)
+        self._settle(offsets, ENDS[reason])
 
     # ---- after delivery
 
@@ -454,15 +464,15 @@ class ClassicQueue:
             for batch in self._store.fetch(start, stop):
                 limit.added(batch.payloads, batch.attributes)
 
-    def _settle(self, offsets: list[int]) -> None:
+    def _settle(self, offsets: list[int], state: State = State.ACKED) -> None:
         if self._rules is not None:
             self._rules.settled(offsets)
-        self._store.settle(offsets)
+        self._store.settle(offsets, state)
 
-    def _discard(self, offsets: Sequence[int]) -> None:
+    def _discard(self, offsets: Sequence[int], state: State = State.ACKED) -> None:
         if self._rules is not None:
             self._rules.settled(offsets)
-        self._store.discard(offsets)
+        self._store.discard(offsets, state)
 
     def flush_state(self) -> SegmentLog | None:
         """Write down what was delivered and settled in this turn.
@@ -479,6 +489,18 @@ class ClassicQueue:
         if self._rules is not None:
             self._rules.purged(ranges)
         return count
+
+    # ---- on disk
+
+    @property
+    def disk_bytes(self) -> int:
+        """Bytes of its files, about; 0 of a queue in memory."""
+        return 0 if self._store.log is None else self._store.log.disk_bytes
+
+    @property
+    def retained_bytes(self) -> int:
+        """Those of them that are settled messages which `x-retain-...` keeps, about."""
+        return 0 if self._store.log is None else self._store.log.retained_bytes
 
     # ---- end
 

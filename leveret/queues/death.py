@@ -15,6 +15,7 @@ publishing again what it consumed; they are no history, and the first death repl
 attribute DEAD_LETTERED of a message says that its history is ours.
 """
 
+from collections.abc import Mapping
 from enum import StrEnum
 from functools import lru_cache
 from typing import NamedTuple, cast
@@ -31,6 +32,7 @@ from leveret.amqp.message import (
 )
 from leveret.amqp.properties import checked_extents
 from leveret.amqp.tables import Field, Table, encode_table, read_table
+from leveret.storage.state_log import State
 
 HISTORY = "x-death"
 
@@ -50,6 +52,15 @@ class DeathReason(StrEnum):
     EXPIRED = "expired"
     MAX_LENGTH = "maxlen"
     DELIVERY_LIMIT = "delivery_limit"
+
+
+ENDS: Mapping[DeathReason, State] = {
+    DeathReason.REJECTED: State.REJECTED,
+    DeathReason.EXPIRED: State.EXPIRED,
+    DeathReason.MAX_LENGTH: State.DROPPED,
+    DeathReason.DELIVERY_LIMIT: State.REJECTED,
+}
+"""How a death is written down in the log of the queue."""
 
 
 class DeadLetter(NamedTuple):

@@ -24,6 +24,7 @@ class DurableStore:
         "_budget",
         "_cache",
         "_delivered",
+        "_ended",
         "_log",
         "_new",
         "_settled",
@@ -39,7 +40,12 @@ class DurableStore:
         self._new: list[Batch] = []
         self._unwritten: list[Batch] = []  # with the log, which found the disk full
         self._settled: list[int] = []
+        self._ended: dict[State, list[int]] = {}  # settled otherwise than by an acknowledgement
         self._delivered: list[tuple[int, int]] = []
+
+    @property
+    def log(self) -> SegmentLog:
+        return self._log
 
     def append(
         self, payloads: list[bytes], attributes: int, payload_length: int, now_ms: int
@@ -132,17 +138,20 @@ class DurableStore:
         else:
             self._delivered += ranges_of(list(offsets))
 
-    def discard(self, offsets: Sequence[int]) -> None:
-        self._settled += offsets
+    def discard(self, offsets: Sequence[int], state: State = State.ACKED) -> None:
+        if state is State.ACKED:
+            self._settled += offsets
+        else:
+            self._ended.setdefault(state, []).extend(offsets)
 
     def note(self, state: State, offsets: list[int]) -> None:
         self._log.mark(state, ranges_of(offsets))
 
-    def settle(self, offsets: list[int]) -> None:
-        self._settled += offsets
+    def settle(self, offsets: list[int], state: State = State.ACKED) -> None:
+        self.discard(offsets, state)
 
     def settle_ranges(self, ranges: list[tuple[int, int]]) -> None:
-        self._log.mark(State.ACKED, ranges)
+        self._log.mark(State.PURGED, ranges)
         for start, stop in ranges:
             if start <= self._cache.start < stop:
                 self._budget.used -= self._cache.size
@@ -155,6 +164,10 @@ class DurableStore:
         if self._settled:
             settled, self._settled = self._settled, []
             self._log.mark(State.ACKED, ranges_of(settled))
+        if self._ended:
+            for state, offsets in self._ended.items():
+                self._log.mark(state, ranges_of(offsets))
+            self._ended = {}
         return self._log if self._log.flush_state() else None
 
     def close(self) -> None:

@@ -67,13 +67,13 @@ class MemoryStore:
         facts = repeat(batch.attributes), repeat(batch.timestamp_ms)
         self._held.update(zip(offsets, zip(*facts, batch.payloads), strict=True))  # noqa: B905
 
-    def discard(self, offsets: Sequence[int]) -> None:
+    def discard(self, offsets: Sequence[int], state: State = State.ACKED) -> None:
         """Nothing to do: reading has removed them."""
 
     def note(self, state: State, offsets: list[int]) -> None:
         """Nothing to do: nobody will ask after a restart."""
 
-    def settle(self, offsets: list[int]) -> None:
+    def settle(self, offsets: list[int], state: State = State.ACKED) -> None:
         deque(map(self._held.pop, offsets, repeat(None)), maxlen=0)
 
     def settle_ranges(self, ranges: list[tuple[int, int]]) -> None:

@@ -17,6 +17,7 @@ from leveret.queues.expiry import due_ms
 from leveret.queues.priority_ready import PriorityReady, ReadyPick
 from leveret.queues.ready import ReadyRange
 from leveret.queues.scattered_store import ScatteredMemoryStore, ScatteredStore
+from leveret.storage.state_log import State
 
 
 class PriorityQueue(ClassicQueue):
@@ -91,13 +92,13 @@ class PriorityQueue(ClassicQueue):
         ttl_ms = None if self._rules is None else self._rules.ttl_ms
         return due_ms(self._scattered.look_at(offset), 0, ttl_ms)
 
-    def _settle(self, offsets: list[int]) -> None:
+    def _settle(self, offsets: list[int], state: State = State.ACKED) -> None:
         self.ready.forget(offsets)
-        super()._settle(offsets)
+        super()._settle(offsets, state)
 
-    def _discard(self, offsets: Sequence[int]) -> None:
+    def _discard(self, offsets: Sequence[int], state: State = State.ACKED) -> None:
         self.ready.forget(offsets)
-        super()._discard(offsets)
+        super()._discard(offsets, state)
 
     def delete(self) -> None:
         """Remove every message."""

@@ -68,7 +68,7 @@ class ScatteredMemoryStore(MemoryStore):
     def hold(self, batch: Batch, offsets: Sequence[int]) -> None:
         """Nothing to do: they are held until they are settled."""
 
-    def discard(self, offsets: Sequence[int]) -> None:
+    def discard(self, offsets: Sequence[int], state: State = State.ACKED) -> None:
         self.settle(list(offsets))
 
     def settle_ranges(self, ranges: list[tuple[int, int]]) -> None:
@@ -136,7 +136,7 @@ class ScatteredDurableStore(DurableStore):
                     place += 1
 
     def settle_ranges(self, ranges: list[tuple[int, int]]) -> None:
-        self._log.mark(State.ACKED, ranges)
+        self._log.mark(State.PURGED, ranges)
         self._forget()
 
     def _forget(self) -> None:

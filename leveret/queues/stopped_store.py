@@ -1,17 +1,19 @@
-"""StoppedStore: what is left of a store that failed."""
+"""StoppedStore: in the place of a store that has failed, or is not open yet."""
 
 from collections.abc import Callable, Sequence
 
 from leveret.amqp.errors import InternalError
 from leveret.queues.ready import ReadyRange
+from leveret.queues.scattered_store import Picked
 from leveret.storage.batch import Batch
+from leveret.storage.log import SegmentLog
 from leveret.storage.state_log import State
 
 
 class StoppedStore:
-    """In the place of a store that failed: it has nothing and takes nothing.
+    """It has nothing and takes nothing, for *reason*.
 
-    *delete* removes what the failed one left on disk.
+    *delete* removes what is on disk.
     """
 
     __slots__ = ("_delete", "_reason", "next_offset")
@@ -20,6 +22,10 @@ class StoppedStore:
         self.next_offset = next_offset
         self._reason = reason
         self._delete = delete
+
+    @property
+    def log(self) -> SegmentLog | None:
+        return None
 
     def append(
         self, payloads: list[bytes], attributes: int, payload_length: int, now_ms: int
@@ -35,14 +41,20 @@ class StoppedStore:
     def fetch(self, start: int, stop: int) -> list[Batch]:
         raise InternalError(self._reason)
 
+    def pick(self, offsets: list[int], *, by_time: bool) -> list[Picked]:
+        raise InternalError(self._reason)
+
+    def look_at(self, offset: int) -> Batch:
+        raise InternalError(self._reason)
+
     def hold(self, batch: Batch, offsets: Sequence[int]) -> None:
         """Nothing to do, here and below: there are no messages."""
 
-    def discard(self, offsets: Sequence[int]) -> None: ...
+    def discard(self, offsets: Sequence[int], state: State = State.ACKED) -> None: ...
 
     def note(self, state: State, offsets: list[int]) -> None: ...
 
-    def settle(self, offsets: list[int]) -> None: ...
+    def settle(self, offsets: list[int], state: State = State.ACKED) -> None: ...
 
     def settle_ranges(self, ranges: list[tuple[int, int]]) -> None: ...
 

@@ -18,6 +18,10 @@ class MessageStore(Protocol):
 
     next_offset: int
 
+    @property
+    def log(self) -> SegmentLog | None:
+        """The log that they lie in, if any."""
+
     def append(
         self, payloads: list[bytes], attributes: int, payload_length: int, now_ms: int
     ) -> None:
@@ -38,17 +42,17 @@ class MessageStore(Protocol):
     def hold(self, batch: Batch, offsets: Sequence[int]) -> None:
         """These messages, just read from *offsets*, were delivered and wait to be settled."""
 
-    def discard(self, offsets: Sequence[int]) -> None:
-        """The messages at *offsets*, just read, need no acknowledgement."""
+    def discard(self, offsets: Sequence[int], state: State = State.ACKED) -> None:
+        """The messages at *offsets*, just read, are done with; *state* says why."""
 
     def note(self, state: State, offsets: list[int]) -> None:
         """Write down that these deliveries came back (FAILED or RETURNED)."""
 
-    def settle(self, offsets: list[int]) -> None:
-        """These messages are done with."""
+    def settle(self, offsets: list[int], state: State = State.ACKED) -> None:
+        """These messages are done with; *state* says why."""
 
     def settle_ranges(self, ranges: list[tuple[int, int]]) -> None:
-        """Every message in *ranges* is done with and was not read."""
+        """Every message in *ranges* is purged, and was not read."""
 
     def flush(self) -> SegmentLog | None:
         """What was appended may be read from now on; answers the log that must be synced for it.
