@@ -213,6 +213,19 @@ class SegmentLog:
                 return segment.base_offset + relative_offset
         return self.first_offset
 
+    def present(self, offset: int) -> int:
+        """Return the first offset at or behind *offset* whose segment was not deleted."""
+        at = max(bisect_right(self._segments, offset, key=_BASE_OFFSET) - 1, 0)
+        for segment in self._segments[at : at + 2]:
+            if offset < segment.next_offset:
+                return max(offset, segment.base_offset)
+        return max(offset, self.next_offset)
+
+    def is_settled(self, offset: int) -> bool:
+        """Whether the message at *offset* is done with, as far as its state was flushed."""
+        at = bisect_right(self._segments, offset, key=_BASE_OFFSET) - 1
+        return at < 0 or offset in self._segments[at].acked
+
     def mark(self, state: State, ranges: Iterable[tuple[int, int]]) -> None:
         """Take the state of *ranges*, each [start, end), for the next flush_state."""
         self._marks[state].extend(ranges)
