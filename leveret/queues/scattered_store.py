@@ -4,6 +4,7 @@ What a DurableStore keeps in its cache of the most recent messages is kept by of
 does not fit is read back from the log, several messages in one go where they lie close.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import groupby, repeat
 from operator import itemgetter
@@ -38,7 +39,7 @@ class ScatteredStore(MessageStore, Protocol):
 
 
 class ScatteredMemoryStore(MemoryStore):
-    """Messages of a transient priority queue."""
+    """Messages of a transient priority queue: held from the beginning, or in a run."""
 
     __slots__ = ()
 
@@ -47,23 +48,34 @@ class ScatteredMemoryStore(MemoryStore):
     ) -> None:
         first = self.next_offset
         self.next_offset = first + len(payloads)
-        self._held.update(
-            zip(
-                range(first, self.next_offset),
-                zip(repeat(attributes), repeat(now_ms), payloads),
-                strict=True,
-            )
-        )
+        run = self._run_at(first)
+        if run is None:
+            batch = Batch(first, now_ms, attributes, payloads, payload_length)
+            super().hold(batch, range(first, self.next_offset))
+        else:
+            run.append(payloads, attributes, payload_length, now_ms)
         self._cache.end = self.next_offset
 
     def pick(self, offsets: list[int], *, by_time: bool) -> list[Picked]:
         """See ScatteredStore."""
         held = self._held
-        return gather(offsets, list(map(held.__getitem__, offsets)), by_time=by_time)
+        if not self._runs:
+            return gather(offsets, list(map(held.__getitem__, offsets)), by_time=by_time)
+        missing = sorted(offset for offset in offsets if offset not in held)
+        read = dict(self._pick_spilled(missing))
+        found = [held.get(offset) or read[offset] for offset in offsets]
+        return gather(offsets, found, by_time=by_time)
+
+    def _pick_spilled(self, offsets: list[int]) -> Iterator[tuple[int, Stored]]:
+        """Read *offsets*, which are sorted, from the runs."""
+        for run in self._runs:
+            own = offsets[bisect_left(offsets, run.start) : bisect_left(offsets, run.stop)]
+            for offset, timestamp_ms, attributes, payload in run.pick(own):
+                yield offset, (attributes, timestamp_ms, payload)
 
     def look_at(self, offset: int) -> Batch:
         """See ScatteredStore."""
-        return self._held_one(offset)
+        return self._look_back(offset)
 
     def hold(self, batch: Batch, offsets: Sequence[int]) -> None:
         """Nothing to do: they are held until they are settled."""
@@ -73,7 +85,9 @@ class ScatteredMemoryStore(MemoryStore):
 
     def settle_ranges(self, ranges: list[tuple[int, int]]) -> None:
         for start, stop in ranges:
-            self.settle(list(range(start, stop)))
+            self._forget_held(range(start, stop))
+        if self._runs:
+            self._settle_spilled(ranges)
 
 
 class ScatteredDurableStore(DurableStore):
