@@ -60,6 +60,8 @@ _TITLES = {
     "max-length": "maximum length",
     "max-length-bytes": "maximum length in bytes",
     "message-ttl": "message TTL",
+    "retain-age": "retention age",
+    "retain-bytes": "retention in bytes",
 }
 """How RabbitMQ calls the value of a key, where it is not "KEY value"."""
 

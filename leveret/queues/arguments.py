@@ -4,6 +4,7 @@ The same names without `x-` are the keys of policies; `with_policy` merges them.
 those of RabbitMQ.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
@@ -12,10 +13,15 @@ from typing import Any, NamedTuple, Self
 from leveret.amqp.constants import SHORT_STRING_MAX
 from leveret.amqp.errors import PreconditionFailed
 from leveret.amqp.tables import INTEGER_TAGS, Field, Table, type_name
+from leveret.storage.retention import Retention
 
 MAX_EXPIRY_MS = 315_360_000_000
 """Ten years, the longest time that RabbitMQ takes for a TTL."""
 MAX_PRIORITY = 255
+
+_INTERVAL = re.compile(r"([0-9]+)([YMDhms])")
+_SECONDS = {"Y": 365 * 86400, "M": 30 * 86400, "D": 86400, "h": 3600, "m": 60, "s": 1}
+"""Units of an interval, as RabbitMQ counts them in x-max-age."""
 
 
 class QueueType(StrEnum):
@@ -85,6 +91,8 @@ class QueueArguments:
     cache_size: int | None = None
     cache_ttl_ms: int | None = None
     deduplication_header: str | None = None
+    retain_age_ms: int | None = None
+    retain_bytes: int | None = None
 
     @classmethod
     def parse(cls, table: Table, queue_name: str, vhost_name: str) -> Self:
@@ -147,8 +155,17 @@ class QueueArguments:
         return all(
             getattr(self, field.name) == field.default
             for field in fields(self)
-            if field.name != "queue_type"
+            if field.name not in _NOT_RULES
         ) and (self.queue_type is QueueType.CLASSIC)
+
+    @property
+    def retention(self) -> Retention | None:
+        """How long the settled messages stay on disk; None: no longer than they must."""
+        if self.retain_age_ms is None and self.retain_bytes is None:
+            return None
+        if 0 in (self.retain_age_ms, self.retain_bytes):
+            return None
+        return Retention(self.retain_age_ms, self.retain_bytes)
 
     @property
     def counts_tries(self) -> bool:
@@ -158,6 +175,10 @@ class QueueArguments:
             or self.delivery_limit is not None
             or self.delayed_retry_min_ms is not None
         )
+
+
+_NOT_RULES = frozenset(("queue_type", "retain_age_ms", "retain_bytes"))
+"""Fields that change nothing in how messages come and go."""
 
 
 class _Rule(NamedTuple):
@@ -217,6 +238,16 @@ def _positive(field: Field) -> int:
     if not value:
         raise InvalidArgument("{value_zero,0}")
     return value
+
+
+def _interval(field: Field) -> int:
+    """Check for an interval: a number of seconds, or a number with its unit; in milliseconds."""
+    if field.tag in INTEGER_TAGS:
+        return natural(field) * 1000
+    match = _INTERVAL.fullmatch(_text(field))
+    if match is None:
+        raise InvalidArgument("invalid_retain_age")
+    return int(match[1]) * _SECONDS[match[2]] * 1000
 
 
 def _max_priority(field: Field) -> int:
@@ -294,6 +325,8 @@ RULES: Mapping[str, _Rule] = {
     "x-cache-size": _Rule("cache_size", _positive, in_policies=False),
     "x-cache-ttl": _Rule("cache_ttl_ms", _positive_expiry, in_policies=False),
     "x-deduplication-header": _Rule("deduplication_header", _text, in_policies=False),
+    "x-retain-age": _Rule("retain_age_ms", _interval),
+    "x-retain-bytes": _Rule("retain_bytes", natural),
 }
 """The arguments that mean something here; x-queue-mode and x-queue-version mean nothing."""
 

@@ -27,6 +27,8 @@ COMPARED_ARGUMENTS = (
     "x-cache-size",
     "x-cache-ttl",
     "x-deduplication-header",
+    "x-retain-age",
+    "x-retain-bytes",
     "x-queue-type",
 )
 """Other arguments may differ on a second declare, as in RabbitMQ."""

@@ -11,7 +11,11 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Protocol
 
+from leveret.storage.committer import Syncable
+
 STEP_BYTES = 4 * 1024 * 1024
+LOOK_MS = 60_000
+"""Between two looks at a log that may have something to give back, at most."""
 
 Work = Iterable[None]
 """Work in steps, between which others may use the disk."""
@@ -25,6 +29,13 @@ class SpareHolder(Protocol):
 
     def drop_spare(self) -> None:
         """Give the spare file back."""
+
+
+class Tenant(Syncable, Protocol):
+    """A log that may have something to give back though nobody uses it."""
+
+    def look_after(self, now_ms: int) -> int | None:
+        """Give it back; return when to look again, None if there is nothing to look at."""
 
 
 def sweep_now(work: Work) -> None:
@@ -63,13 +74,38 @@ class DiskSpace:
     At most *spares* logs hold a spare, each for *keep_ms* milliseconds.
     """
 
-    __slots__ = ("_holders", "_keep_ms", "_spares", "sweep")
+    __slots__ = ("_holders", "_keep_ms", "_spares", "_tenants", "sweep")
 
     def __init__(self, sweep: Sweep = sweep_now, *, spares: int = 0, keep_ms: int = 10_000) -> None:
         self.sweep = sweep
         self._spares = spares
         self._keep_ms = keep_ms
         self._holders: dict[SpareHolder, int] = {}
+        self._tenants: dict[Tenant, int] = {}
+
+    def watch(self, tenant: Tenant, due_ms: int) -> None:
+        """Look after *tenant* from *due_ms* on, or when it is due already."""
+        self._tenants.setdefault(tenant, due_ms)
+
+    def forget(self, tenant: Tenant) -> None:
+        """*tenant* is closed."""
+        self._tenants.pop(tenant, None)
+
+    def look_after(self, now_ms: int) -> list[Tenant]:
+        """Look after those who are due, and return them."""
+        # A clock that was set back must not put it off.
+        due = [
+            tenant
+            for tenant, due_ms in list(self._tenants.items())
+            if not now_ms < due_ms <= now_ms + LOOK_MS
+        ]
+        for tenant in due:
+            next_ms = tenant.look_after(now_ms)
+            if next_ms is None:
+                self.forget(tenant)
+            else:
+                self._tenants[tenant] = next_ms
+        return due
 
     def admits_spare(self, holder: SpareHolder, now_ms: int) -> bool:
         """Whether *holder* may keep a file; if so it counts from now on."""

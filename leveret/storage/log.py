@@ -13,7 +13,7 @@ from operator import attrgetter
 from pathlib import Path
 
 from leveret.storage.batch import Batch
-from leveret.storage.disk_space import DiskSpace, give_back, remove_directory
+from leveret.storage.disk_space import LOOK_MS, DiskSpace, give_back, remove_directory
 from leveret.storage.errors import DiskFull, LogFailed, OffsetOutOfRange
 from leveret.storage.files import (
     HEADER_SIZE,
@@ -24,6 +24,7 @@ from leveret.storage.files import (
 )
 from leveret.storage.offset_set import clip_intervals, merge_intervals
 from leveret.storage.record import Picked, encode_batch, records_within, split_batch
+from leveret.storage.retention import Retention
 from leveret.storage.segment import Segment
 from leveret.storage.state_log import State
 from leveret.storage.sync_work import SyncWork
@@ -35,6 +36,9 @@ KIB = 1024
 MIB = 1024 * KIB
 MIN_SEGMENT_BYTES = 4 * KIB
 MAX_SEGMENT_BYTES = 1024 * MIB
+_INDEX_ENTRY_BYTES = 20
+_RETAINED_PARTS = 4
+_MIN_RETAINED_PART = 64 * KIB
 
 _BASE_OFFSET = attrgetter("base_offset")
 
@@ -90,6 +94,8 @@ class SegmentLog:
         self._options = options
         self._clock_ms = clock_ms
         self._space = space or DiskSpace()
+        self._retention: Retention | None = None
+        self._segment_bytes = options.segment_bytes
         self._spare: LogFile | None = None
         self._ready_spare: LogFile | None = None
         self._segments = list(segments) or [Segment(directory, 0, options.index_interval_bytes)]
@@ -108,9 +114,16 @@ class SegmentLog:
         if self._unsynced:
             self._changed_directories[directory] = None
         self._has_deleted = False
+        # Sealed segments whose indexes are written once their logs are durable.
+        self._unindexed: dict[Segment, SyncWork | None] = {
+            segment: None for segment in self._segments if not segment.index.is_written
+        }
+        self._unindexed.pop(self._active, None)
         self._written_bytes = 0
         self._sync_point: _SyncPoint | None = None
         self._failure = ""
+        if not self.is_bare:
+            self._space.watch(self, clock_ms() + LOOK_MS)
 
     @property
     def first_offset(self) -> int:
@@ -131,6 +144,42 @@ class SegmentLog:
     def bytes_on_disk(self) -> int:
         """Bytes of records and states in files."""
         return self._bytes_on_disk
+
+    @property
+    def disk_bytes(self) -> int:
+        """Bytes of all files, about: the indexes as if every record were shorter than a step."""
+        index_entries = self._bytes_on_disk // self._options.index_interval_bytes
+        return self._bytes_on_disk + index_entries * _INDEX_ENTRY_BYTES
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether there is nothing in it that could be given back."""
+        return len(self._segments) == 1 and self._active.is_empty
+
+    @property
+    def retention(self) -> Retention | None:
+        """How long settled messages stay; without one they go as soon as their segment may.
+
+        A new one takes effect with the next flush_state.
+        """
+        return self._retention
+
+    @retention.setter
+    def retention(self, retention: Retention | None) -> None:
+        self._retention = retention
+        self._segment_bytes = self._options.segment_bytes
+        if retention is not None and retention.size is not None:
+            # Segments go as a whole: a few of them make up what is retained.
+            part = max(retention.size // _RETAINED_PARTS, _MIN_RETAINED_PART)
+            self._segment_bytes = min(self._segment_bytes, part)
+        self._touched.update((segment, None) for segment in self._segments if segment.is_spent)
+
+    @property
+    def retained_bytes(self) -> int:
+        """Bytes of settled messages that are kept because of the retention, about."""
+        if self._retention is None:
+            return 0
+        return sum(segment.dead_bytes for segment in self._segments)
 
     @property
     def dirty(self) -> bool:
@@ -227,8 +276,24 @@ class SegmentLog:
         return at < 0 or offset in self._segments[at].acked
 
     def mark(self, state: State, ranges: Iterable[tuple[int, int]]) -> None:
-        """Take the state of *ranges*, each [start, end), for the next flush_state."""
-        self._marks[state].extend(ranges)
+        """Take the state of *ranges*, each [start, end), for the next flush_state.
+
+        Within one turn the order of marks is kept only around REPLAYED, whose messages must have
+        been flushed.
+        """
+        if state is State.REPLAYED:
+            self._spread_marks()
+            self._mark_segments(state, merge_intervals(iter(sorted(ranges))))
+        else:
+            self._marks[state].extend(ranges)
+
+    def history(self, offset: int) -> list[State]:
+        """Return what became of the message at *offset*, first things first.
+
+        Reads a state log. Raises OffsetOutOfRange.
+        """
+        self._spread_marks()
+        return self._segment_of(offset).history(offset)
 
     def flush_state(self) -> bool:
         """Write the marks, one write per segment, and delete the segments that are spent.
@@ -240,11 +305,7 @@ class SegmentLog:
         """
         if self._failure:
             raise LogFailed(self._failure)
-        for state, ranges in self._marks.items():
-            if ranges:
-                merged = ranges if len(ranges) == 1 else merge_intervals(iter(sorted(ranges)))
-                self._mark_segments(state, merged)
-                self._marks[state] = []
+        self._spread_marks()
         if self._touched:
             try:
                 self._write_states()
@@ -272,6 +333,9 @@ class SegmentLog:
         if not handles and not directories:
             return None
         work = SyncWork(handles, directories)
+        for segment in self._unsynced:
+            if segment in self._unindexed:
+                self._unindexed[segment] = work
         if self._active in self._unsynced:
             self._sync_point = _SyncPoint(work, self._active, self._active.size)
         self._close_sealed(include_state)
@@ -299,13 +363,16 @@ class SegmentLog:
                     self._active.log.trim()
                     self.flush_state()
                     self._write_index(lot_only=False)
+                    self._complete_indexes(at_end=True)
         finally:
+            self._space.forget(self)
             self.drop_spare()
             for segment in self._segments:
                 segment.close()
 
     def delete(self) -> None:
         """Close the files and have the directory removed with all that is in it."""
+        self._space.forget(self)
         self.drop_spare()
         for segment in self._segments:
             segment.close()
@@ -318,11 +385,8 @@ class SegmentLog:
             self._space.sweep(remove_directory(self.directory))
 
     def _reader(self, offset: int) -> Segment:
-        """The segment that has the message at *offset*. Raises OffsetOutOfRange."""
-        at = bisect_right(self._segments, offset, key=_BASE_OFFSET) - 1
-        segment = self._segments[at]
-        if at < 0 or offset >= segment.next_offset:
-            raise OffsetOutOfRange(f"{self.directory}: offset {offset} was deleted")
+        """The segment that has the message at *offset*, opened. Raises OffsetOutOfRange."""
+        segment = self._segment_of(offset)
         readers = self._readers
         if segment not in readers:
             readers[segment] = None
@@ -330,6 +394,14 @@ class SegmentLog:
                 longest = next(iter(readers))
                 del readers[longest]
                 longest.release()
+        return segment
+
+    def _segment_of(self, offset: int) -> Segment:
+        """The segment that has the message at *offset*. Raises OffsetOutOfRange."""
+        at = bisect_right(self._segments, offset, key=_BASE_OFFSET) - 1
+        segment = self._segments[at]
+        if at < 0 or offset >= segment.next_offset:
+            raise OffsetOutOfRange(f"{self.directory}: offset {offset} was deleted")
         return segment
 
     def _drop_written(self) -> None:
@@ -344,9 +416,11 @@ class SegmentLog:
     def _write_batches(self) -> int:
         with suppress(DiskFull):  # it may lag
             self._write_index(lot_only=True)
+            if self._unindexed:
+                self._complete_indexes()
         if self._is_active_old():
             self._roll()
-        limit = self._options.segment_bytes
+        limit = self._segment_bytes
         size = self._active.size or HEADER_SIZE
         if len(self._batches) == 1:
             chunk = encode_batch(self._batches[0])
@@ -382,6 +456,8 @@ class SegmentLog:
         if not batches:
             return 0
         active = self._active
+        if active.is_empty:
+            self._space.watch(self, self._clock_ms() + LOOK_MS)
         if active.size == 0:
             # Noted first, for a full disk may let only some of them be made.
             for directory in (*parents_of_missing(self.directory), self.directory):
@@ -404,6 +480,7 @@ class SegmentLog:
         """Seal the active segment and go on in a new one, whose files come with its records."""
         sealed = self._active
         sealed.seal()
+        self._unindexed[sealed] = None
         if sealed not in self._readers:
             sealed.release()
         self._touched[sealed] = None
@@ -426,6 +503,26 @@ class SegmentLog:
         if not lot_only or point.segment.has_index_lot(point.size):
             point.segment.write_index(point.size)
 
+    def _complete_indexes(self, *, at_end: bool = False) -> None:
+        """Write the indexes of the sealed segments whose logs are durable by now.
+
+        One that is complete says so to recovery: a power failure can leave holes in a log that was
+        not synced. *at_end* all are written, for there is no later sync to wait for.
+        """
+        for segment, work in list(self._unindexed.items()):
+            if at_end or (work is not None and work.is_done):
+                segment.complete_index()
+                del self._unindexed[segment]
+                if segment not in self._readers:
+                    segment.release()
+
+    def _spread_marks(self) -> None:
+        for state, ranges in self._marks.items():
+            if ranges:
+                merged = ranges if len(ranges) == 1 else merge_intervals(iter(sorted(ranges)))
+                self._mark_segments(state, merged)
+                self._marks[state] = []
+
     def _mark_segments(self, state: State, ranges: list[tuple[int, int]]) -> None:
         first, end = ranges[0][0], ranges[-1][1]
         active = self._active
@@ -445,10 +542,13 @@ class SegmentLog:
 
     def _write_states(self) -> None:
         full: DiskFull | None = None
+        has_spent = False
         for segment in list(self._touched):
             before = segment.bytes_on_disk
             try:
-                if segment.is_spent:
+                is_spent = segment.is_spent
+                has_spent |= is_spent
+                if is_spent and self._retention is None:
                     self._delete_segment(segment)
                 elif segment.write_state():
                     self._unsynced_states[segment] = None
@@ -457,12 +557,39 @@ class SegmentLog:
                 continue
             del self._touched[segment]
             self._bytes_on_disk += segment.bytes_on_disk - before
+        if has_spent and self._retention is not None:
+            self._drop_outdated(self._retention)
         if full is not None:
             raise full
+
+    def _drop_outdated(self, retention: Retention) -> None:
+        """Delete the spent segments that need not be retained any more."""
+        sealed = [segment for segment in self._segments if segment.is_sealed]
+        for segment in retention.outdated(sealed, self.retained_bytes, self._clock_ms()):
+            if segment.is_spent and segment not in self._touched:
+                self._bytes_on_disk -= segment.bytes_on_disk
+                self._delete_segment(segment)
+
+    def look_after(self, now_ms: int) -> int | None:
+        """Give back what is not needed any more; return when to look again, None if never.
+
+        States or deletions may wait for a sync then. Raises nothing: a log that cannot be written
+        has failed, and says so to whoever uses it next.
+        """
+        if self._failure or self.is_bare:
+            return None
+        try:
+            if self._retention is not None:
+                self._drop_outdated(self._retention)
+        except OSError as error:
+            self.fail(error)
+            return None
+        return now_ms + LOOK_MS
 
     def _delete_segment(self, segment: Segment) -> None:
         self._segments.remove(segment)
         self._unsynced.pop(segment, None)
+        self._unindexed.pop(segment, None)
         self._unsynced_states.pop(segment, None)
         self._readers.pop(segment, None)
         space = self._space

@@ -1,9 +1,10 @@
 """Recovery: opens the directory of a log after a stop of any kind.
 
 The log is the truth. The last segment may end in a torn record and is cut there; a closed one only
-if its index proves that it was longer, which takes a power failure around a roll. Anywhere else a
-bad record stays, and reading it raises CorruptRecord. Indexes are completed from the log, and
-states of records that are gone are dropped before anything new can take their offsets.
+if its index is not complete: that comes once its log is durable, which a power failure around a
+roll can prevent. Anywhere else a bad record stays, and reading it raises CorruptRecord. Indexes are
+completed from the log, and states of records that are gone are dropped before anything new can
+take their offsets.
 """
 
 import re
@@ -11,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from itertools import zip_longest
+from itertools import groupby, zip_longest
 from pathlib import Path
 
 from leveret.storage.disk_space import DiskSpace
@@ -20,11 +21,13 @@ from leveret.storage.files import (
     HEADER_SIZE,
     check_header,
     file_header,
+    is_unwritten,
     replace_file,
 )
 from leveret.storage.log import SPARE_NAME, LogOptions, SegmentLog
-from leveret.storage.offset_set import merge_intervals
+from leveret.storage.offset_set import OffsetSet, merge_intervals
 from leveret.storage.record import RECORD_HEADER_SIZE, record_timestamp_ms
+from leveret.storage.retention import Retention
 from leveret.storage.segment import LOG_MAGIC, LOG_SUFFIX, SUFFIXES, Segment
 from leveret.storage.state_log import (
     ENTRY_SIZE,
@@ -39,8 +42,6 @@ from leveret.storage.state_log import (
 _FILE_NAME = re.compile(r"\d{20}(\.\w+)(\.tmp)?")
 
 Intervals = list[tuple[int, int]]
-_STATES = frozenset(State)
-_FORGOTTEN = SETTLED | {State.VOLATILE}
 
 
 @dataclass(slots=True)
@@ -48,13 +49,15 @@ class Recovered:
     """What recovery found.
 
     `ready` are the messages [start, end) that are neither acked nor volatile, `delivered` those of
-    them that were handed to a consumer before. `report` has a line for each repair. `tries` tells
+    them that were handed to a consumer before, `replayed` those that had been settled and were made
+    ready again. `report` has a line for each repair. `tries` tells
     of each delivered one how often it was handed out and how many of these were FAILED.
     """
 
     next_offset: int = 0
     ready: Intervals = field(default_factory=list)
     delivered: Intervals = field(default_factory=list)
+    replayed: Intervals = field(default_factory=list)
     tries: dict[int, tuple[int, int]] = field(default_factory=dict)
     report: list[str] = field(default_factory=list)
 
@@ -66,12 +69,14 @@ def recover(
     *,
     space: DiskSpace | None = None,
     counts_tries: bool = False,
+    retention: Retention | None = None,
 ) -> tuple[SegmentLog, Recovered]:
     """Open the log in *directory*, which need not exist.
 
-    With *counts_tries* fills in `tries`, at the cost of an entry for each delivered message.
-    Blocks; reads what the indexes do not cover. Raises UnsupportedFormat, and CorruptRecord if a
-    closed segment without an index has a bad record.
+    Spent segments stay if there is a *retention*. With *counts_tries* fills in `tries`, at the
+    cost of an entry for each delivered message.
+    Blocks; reads what the indexes do not cover. Raises UnsupportedFormat, and CorruptRecord if two
+    segments have the same offsets.
     """
     recovered = Recovered()
     bases = _list_bases(directory)
@@ -82,13 +87,14 @@ def recover(
             on_error.callback(segment.close)
             _recover_records(segment, following, recovered.report)
             _recover_states(segment, recovered, counts_tries=counts_tries)
-            if segment.is_spent:
+            if segment.is_spent and retention is None:
                 segment.delete()
             else:
                 segments.append(segment)
         on_error.pop_all()
     recovered.ready = merge_intervals(iter(recovered.ready))
     log = SegmentLog(directory, options, clock_ms, segments, space=space)
+    log.retention = retention
     recovered.next_offset = log.next_offset
     return log, recovered
 
@@ -112,8 +118,10 @@ def _recover_records(segment: Segment, following: int | None, report: list[str])
     """Find the end of *segment*. *following* is the base of the next one, None for the last."""
     path = segment.log.path
     size = path.stat().st_size
-    if size < HEADER_SIZE:
+    if is_unwritten(segment.log.read(0, HEADER_SIZE), LOG_MAGIC):
         # The crash came while the file was made.
+        if size > HEADER_SIZE:
+            report.append(f"{path}: cut {size} bytes, which have no header")
         segment.log.truncate(0)
         segment.index.clear()
         segment.times.clear()
@@ -124,10 +132,9 @@ def _recover_records(segment: Segment, following: int | None, report: list[str])
     if size >= HEADER_SIZE + RECORD_HEADER_SIZE:
         header = segment.log.read(HEADER_SIZE, RECORD_HEADER_SIZE)
         segment.first_timestamp_ms = record_timestamp_ms(header)
-    has_index = _load_indexes(segment, following is not None, report)
+    _load_indexes(segment, following is not None, report)
     if following is None or not segment.adopt_end():
-        may_cut = following is None or has_index
-        _scan_tail(segment, may_cut, report)
+        _scan_tail(segment, report)
         if following is not None:
             segment.seal()
     if following is not None:
@@ -137,8 +144,8 @@ def _recover_records(segment: Segment, following: int | None, report: list[str])
         segment.release()
 
 
-def _load_indexes(segment: Segment, is_closed: bool, report: list[str]) -> bool:
-    """Load what the index files hold and return whether they are usable."""
+def _load_indexes(segment: Segment, is_closed: bool, report: list[str]) -> None:
+    """Load what the index files hold, nothing if they are not usable."""
     try:
         segment.index.load()
         segment.times.load()
@@ -150,11 +157,9 @@ def _load_indexes(segment: Segment, is_closed: bool, report: list[str]) -> bool:
         # The active segment gets its index files late.
         if is_closed:
             report.append(f"{error}; rebuilt the indexes")
-        return False
-    return True
 
 
-def _scan_tail(segment: Segment, may_cut: bool, report: list[str]) -> None:
+def _scan_tail(segment: Segment, report: list[str]) -> None:
     """Read the records behind the last index entry and cut the segment at the first bad one."""
     size = segment.size
     start, position = segment.resume()
@@ -165,8 +170,6 @@ def _scan_tail(segment: Segment, may_cut: bool, report: list[str]) -> None:
         start, position = segment.resume()
     if position < size:
         path, offset = segment.log.path, segment.next_offset
-        if not may_cut:
-            raise CorruptRecord(path, position, offset, "a good record in a closed segment")
         report.append(
             f"{path}: cut {size - position} bytes behind the last good record, at offset {offset}"
         )
@@ -182,15 +185,32 @@ def _recover_states(segment: Segment, recovered: Recovered, *, counts_tries: boo
     is durable without it before this returns.
     """
     entries = _read_states(segment, recovered.report)
-    settled = [_interval(segment, e) for e in entries if e[2] in _FORGOTTEN]
-    segment.acked.add_each(merge_intervals(iter(sorted(settled))))
+    replayed = _settle(segment, entries)
     delivered = sorted(_interval(segment, e) for e in entries if e[2] == State.DELIVERED)
     ready = segment.acked.gaps(segment.base_offset, segment.next_offset)
     recovered.ready += ready
     redelivered = _intersect(merge_intervals(iter(delivered)), ready)
     recovered.delivered += redelivered
+    recovered.replayed += _intersect(replayed.intervals(), ready)
     if counts_tries:
         recovered.tries.update(_count_tries(segment, entries, redelivered))
+
+
+def _settle(segment: Segment, entries: list[Entry]) -> OffsetSet:
+    """Have *segment* know what is settled; return what was replayed, settled again or not."""
+    replayed = OffsetSet()
+    changes = (entry for entry in entries if entry[2] in SETTLED or entry[2] == State.REPLAYED)
+    for is_replay, run in groupby(changes, key=lambda entry: entry[2] == State.REPLAYED):
+        intervals = merge_intervals(iter(sorted(_interval(segment, entry) for entry in run)))
+        if is_replay:
+            replayed.add_each(intervals)
+            for start, end in intervals:
+                segment.acked.discard(start, end)
+        else:
+            segment.acked.add_each(intervals)
+    volatile = sorted(_interval(segment, e) for e in entries if e[2] == State.VOLATILE)
+    segment.acked.add_each(merge_intervals(iter(volatile)))
+    return replayed
 
 
 def _count_tries(
@@ -199,13 +219,17 @@ def _count_tries(
     """Count the hand-outs and failures of the messages *redelivered*.
 
     A hand-out that neither came back nor was settled went down with the broker, this time or at an
-    earlier one: it failed.
+    earlier one: it failed. What was replayed is tried anew.
     """
     wanted = {offset for start, end in redelivered for offset in range(start, end)}
     counts = {state: Counter[int]() for state in (State.DELIVERED, State.RETURNED, State.FAILED)}
     for entry in entries:
-        counter = counts.get(State(entry[2])) if entry[2] in _STATES else None
-        if counter is not None:
+        if entry[2] == State.REPLAYED:
+            for offset in wanted.intersection(range(*_interval(segment, entry))):
+                for counter in counts.values():
+                    del counter[offset]
+        elif entry[2] in counts:
+            counter = counts[State(entry[2])]
             counter.update(wanted.intersection(range(*_interval(segment, entry))))
     tries = {}
     for offset, acquired in counts[State.DELIVERED].items():
@@ -224,14 +248,17 @@ def _read_states(segment: Segment, report: list[str]) -> list[Entry]:
     if len(data) < HEADER_SIZE:
         file.delete()
         return []
-    check_header(file.path, data[:HEADER_SIZE], STATE_MAGIC)
+    # Each entry has a checksum of its own, so they count even if the header was lost.
+    has_header = not is_unwritten(data, STATE_MAGIC)
+    if has_header:
+        check_header(file.path, data[:HEADER_SIZE], STATE_MAGIC)
     found = decode_entries(data[HEADER_SIZE:])
     end = segment.next_offset - segment.base_offset
     entries = [(first, min(count, end - first), state) for first, count, state in found]
     entries = [entry for entry in entries if entry[1] > 0]
     file.size = len(data)
     torn = len(data) - HEADER_SIZE - len(found) * ENTRY_SIZE
-    if torn or entries != found:
+    if torn or entries != found or not has_header:
         report.append(
             f"{file.path}: dropped {torn} torn bytes and what it said of offsets from "
             f"{segment.next_offset} on"

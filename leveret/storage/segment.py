@@ -7,6 +7,7 @@ Files, named by the offset of the first record in 20 digits:
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
 from leveret.storage.batch import Batch
@@ -22,9 +23,18 @@ from leveret.storage.record import (
     read_record,
     record_length,
     record_size,
+    record_timestamp_ms,
     skip_records,
 )
-from leveret.storage.state_log import SETTLED, STATE_MAGIC, Entry, State, encode_entries
+from leveret.storage.state_log import (
+    SETTLED,
+    STATE_MAGIC,
+    STATES,
+    Entry,
+    State,
+    decode_entries,
+    encode_entries,
+)
 from leveret.storage.time_index import TimeIndex
 
 LOG_MAGIC = b"LVLG"
@@ -47,6 +57,7 @@ class Segment:
         "_entries",
         "_index_interval_bytes",
         "_indexed_position",
+        "_last_timestamp_ms",
         "acked",
         "base_offset",
         "first_timestamp_ms",
@@ -63,6 +74,7 @@ class Segment:
         self.base_offset = base_offset
         self.next_offset = base_offset
         self.first_timestamp_ms = 0
+        self._last_timestamp_ms = 0
         self.is_sealed = False
         self.acked = OffsetSet()
         self.log = LogFile(log, LOG_MAGIC)
@@ -96,6 +108,26 @@ class Segment:
         """Bytes of records and states."""
         return self.log.size + self.state.size
 
+    @property
+    def dead_bytes(self) -> int:
+        """Bytes of settled messages, about: as if all were equally large."""
+        count = self.next_offset - self.base_offset
+        return self.log.size * self.acked.count // count if count else 0
+
+    @property
+    def last_timestamp_ms(self) -> int:
+        """The timestamp of the last record, 0 in an empty segment. Raises OSError."""
+        if not self._last_timestamp_ms and not self.is_empty:
+            was_open = self.log.is_open
+            position = self.index.lookup(self.next_offset - 1 - self.base_offset)[1]
+            while position < self.size:
+                header = self.log.read(position, RECORD_HEADER_SIZE)
+                position += record_size(header)
+                self._last_timestamp_ms = record_timestamp_ms(header)
+            if not was_open:
+                self.release()
+        return self._last_timestamp_ms
+
     def append(self, batches: Sequence[Batch], chunks: Sequence[bytes | bytearray]) -> int:
         """Write *batches*, encoded as *chunks*, and return the bytes written.
 
@@ -109,6 +141,7 @@ class Segment:
             self._add_to_index(batch, position)
             position += len(chunk)
         self.next_offset = batches[-1].next_offset
+        self._last_timestamp_ms = batches[-1].timestamp_ms
         return written
 
     def read(self, offset: int, max_bytes: int) -> list[Batch]:
@@ -159,6 +192,19 @@ class Segment:
         self._entries += [(start - base_offset, end - start, state) for start, end in ranges]
         if state in SETTLED:
             self.acked.add_each(ranges)
+        elif state is State.REPLAYED:
+            for start, end in ranges:
+                self.acked.discard(start, end)
+
+    def history(self, offset: int) -> list[State]:
+        """Return what became of the record at *offset*, first things first. Reads the state log."""
+        data = self.state.read(HEADER_SIZE, self.state.size) if self.state.size else b""
+        relative = offset - self.base_offset
+        return [
+            State(state)
+            for first, count, state in chain(decode_entries(data), self._entries)
+            if first <= relative < first + count and state in STATES
+        ]
 
     def write_state(self) -> bool:
         """Append the noted states to the state log in one write; return whether there were any.
@@ -190,17 +236,23 @@ class Segment:
         return self.index.unwritten(self.index.count_below(durable_size)) >= _INDEX_LOT
 
     def seal(self) -> None:
-        """Close the segment for writing and complete its indexes.
+        """Close the segment for writing. Its indexes are complete, but not yet in their files.
 
-        Raises DiskFull, after which it may be called again, and OSError.
+        Raises OSError, after which it may be called again.
         """
+        self.log.trim()
         end = self.next_offset - self.base_offset, self.size
         if self.index.last() != end:
             self.index.append(*end)
-        self.index.write(len(self.index))
-        self.times.write(len(self.times))
-        self.log.trim()
         self.is_sealed = True
+
+    def complete_index(self) -> None:
+        """Write the indexes of a sealed segment, whose log is durable: they are the proof of that.
+
+        Raises DiskFull, after which it may be called again, and OSError.
+        """
+        self.times.write(len(self.times))
+        self.index.write(len(self.index))
 
     def adopt_end(self) -> bool:
         """Seal the segment if its index has the entry of its end; return whether it does."""
@@ -238,8 +290,9 @@ class Segment:
     def release(self) -> None:
         """Give back the memory and descriptors that only a reader needs."""
         if self.is_sealed:
-            self.index.unload()
-            self.times.unload()
+            if self.index.is_written:
+                self.index.unload()
+                self.times.unload()
             if not self.log.dirty:
                 self.log.close()
 

@@ -28,6 +28,8 @@ VALUES: dict[str, tuple[object, object]] = {
     "x-cache-size": (10, 20),
     "x-cache-ttl": (10, 20),
     "x-deduplication-header": ("a", "b"),
+    "x-retain-age": ("7D", "12h"),
+    "x-retain-bytes": (1_000_000, 0),
     "x-queue-type": ("classic", "quorum"),
     "x-max-priority": (5, 6),
 }
