@@ -22,6 +22,7 @@ from leveret.queues.priority import PriorityQueue
 from leveret.queues.priority_ready import PriorityReady
 from leveret.queues.ready import ReadyList
 from leveret.queues.scattered_store import ScatteredDurableStore, ScatteredMemoryStore
+from leveret.queues.spill import SpillArea
 from leveret.storage.disk_space import DiskSpace
 from leveret.storage.key_log import KeyLog, read_boot_id
 from leveret.storage.log import LogOptions, SegmentLog
@@ -33,13 +34,14 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class StorageSettings:
-    """What the logs of all queues share."""
+    """What the stores of all queues share. Without *spills* transient queues are in memory."""
 
     log_options: LogOptions
     budget: CacheBudget
     clock_ms: Callable[[], int]
     space: DiskSpace
     boot_id: bytes = field(default_factory=read_boot_id)
+    spills: SpillArea | None = None
 
 
 class QueuePool:
@@ -60,10 +62,11 @@ class QueuePool:
         """A new, empty queue; durable if it is to outlive the broker."""
         levels = arguments.max_priority
         if not declaration.is_durable:
+            spills = self._settings.spills
             if levels is None:
-                return ClassicQueue(declaration, MemoryStore(), ReadyList(0), owner=owner)
+                return ClassicQueue(declaration, MemoryStore(spills), ReadyList(0), owner=owner)
             ready = PriorityReady(0, levels)
-            return PriorityQueue(declaration, ScatteredMemoryStore(), ready, owner=owner)
+            return PriorityQueue(declaration, ScatteredMemoryStore(spills), ready, owner=owner)
         queue_id = self._next_id()
         return self._with_log(declaration, levels, queue_id, self._new_log(queue_id), Recovered())
 

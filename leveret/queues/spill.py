@@ -12,7 +12,7 @@ from pathlib import Path
 
 from leveret.queues.batch_cache import BatchCache, CacheBudget, extend_batch
 from leveret.storage.batch import Batch
-from leveret.storage.disk_space import DiskSpace, remove_directory
+from leveret.storage.disk_space import DiskSpace, Sweep, remove_directory
 from leveret.storage.log import LogOptions, SegmentLog
 from leveret.storage.record import Picked
 from leveret.storage.segment import Segment
@@ -35,13 +35,14 @@ class SpillArea:
         budget: CacheBudget,
         options: LogOptions,
         clock_ms: Callable[[], int],
-        space: DiskSpace,
+        sweep: Sweep,
     ) -> None:
         self.budget = budget
         self._directory = directory
         self._options = options
         self._clock_ms = clock_ms
-        self._space = space
+        # Its logs are not to be looked after, and synced, as those of durable queues.
+        self._space = DiskSpace(sweep)
         self._numbers = count(1)
 
     def clear(self) -> None:

@@ -119,6 +119,22 @@ class Config:
             "storage.cache_bytes", Size(64 * KIB, TIB), "The same for all queues together."
         ),
     )
+    transient_bytes_per_queue: int = field(
+        default=16 * MIB,
+        metadata=_about(
+            "storage.transient_bytes_per_queue",
+            Size(64 * KIB, TIB),
+            "Messages that one transient queue keeps in memory; those behind them go to disk.",
+        ),
+    )
+    transient_bytes: int = field(
+        default=128 * MIB,
+        metadata=_about(
+            "storage.transient_bytes",
+            Size(64 * KIB, TIB),
+            "The same for all transient queues together.",
+        ),
+    )
     frame_max: int = field(
         default=128 * KIB,
         metadata=_about(

@@ -28,6 +28,7 @@ from leveret.broker.queue_pool import StorageSettings
 from leveret.broker.session import Session
 from leveret.broker.turn import Turn, TurnQueue
 from leveret.queues.batch_cache import CacheBudget
+from leveret.queues.spill import SpillArea
 from leveret.server.commit_loop import CommitLoop
 from leveret.server.config import Config
 from leveret.server.control import ControlSocket
@@ -113,13 +114,22 @@ class Server:
         )
         self._sweeper = Sweeper()
         self._space = DiskSpace(self._sweeper.sweep, spares=SPARE_FILES)
+        log_options = LogOptions(
+            segment_bytes=config.segment_bytes, segment_age_ms=config.segment_age_s * 1000
+        )
+        self._spills = SpillArea(
+            config.data_dir / "transient",
+            CacheBudget(config.transient_bytes, config.transient_bytes_per_queue),
+            log_options,
+            _now_ms,
+            self._sweeper.sweep,
+        )
         settings = StorageSettings(
-            LogOptions(
-                segment_bytes=config.segment_bytes, segment_age_ms=config.segment_age_s * 1000
-            ),
+            log_options,
             CacheBudget(config.cache_bytes, config.cache_bytes_per_queue),
             _now_ms,
             self._space,
+            spills=self._spills,
         )
         limits = NodeLimits(
             connections=config.connection_max,
@@ -148,6 +158,7 @@ class Server:
     async def running(self) -> AsyncIterator[int]:
         """Serve for as long as the context lasts; answers the port."""
         config = self._config
+        self._spills.clear()
         self.broker.open(self._metadata.load())
         self._commits.start()
         self._sweeper.start()
