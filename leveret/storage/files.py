@@ -42,6 +42,17 @@ def check_header(path: Path, found: bytes, magic: bytes, known_flags: int = 0) -
     raise UnsupportedFormat(path, expected, found[:HEADER_SIZE])
 
 
+def is_unwritten(found: bytes, magic: bytes) -> bool:
+    """Whether *found*, the start of a file of this kind, may never have reached the disk.
+
+    After a power failure a new file can have its length, but zeros in place of its bytes.
+    """
+    start = file_header(magic).rstrip(b"\0")
+    bytes_found = found[:HEADER_SIZE].rstrip(b"\0")
+    is_part = len(bytes_found) < len(start) and start.startswith(bytes_found)
+    return len(found) < HEADER_SIZE or is_part
+
+
 class LogFile:
     """An append-only file with a header, opened when first needed.
 

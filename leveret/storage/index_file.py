@@ -83,6 +83,11 @@ class IndexFile:
             self._file.close()
         self._written = count
 
+    @property
+    def is_written(self) -> bool:
+        """Whether the file has all pairs."""
+        return not self._loaded or self._written == len(self._keys)
+
     def unwritten(self, count: int) -> int:
         """Return how many of the first *count* pairs the file lacks."""
         return count - self._written

@@ -41,6 +41,20 @@ class OffsetSet:
             self.count += new.bit_count() - old.bit_count()
             start = stop
 
+    def discard(self, start: int, end: int) -> None:
+        """Remove the offsets from *start* up to, not including, *end*, members or not."""
+        while start < end:
+            chunk = start >> _CHUNK_BITS
+            stop = min(end, (chunk + 1) << _CHUNK_BITS)
+            old = self._chunks.get(chunk, 0)
+            new = old & ~(((1 << stop - start) - 1) << (start & (_CHUNK - 1)))
+            if new:
+                self._chunks[chunk] = new
+            elif old:
+                del self._chunks[chunk]
+            self.count -= old.bit_count() - new.bit_count()
+            start = stop
+
     def add_each(self, intervals: list[tuple[int, int]]) -> None:
         """Add sorted *intervals*; many in one chunk cost little more than one."""
         chunk, bits, limit = -1, 0, -1

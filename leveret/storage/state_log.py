@@ -3,7 +3,8 @@
 File format: entries of 16 bytes, big endian, in the order of events.
     u32 first offset relative to the segment's base, u32 count, u32 state,
     u32 crc32 of these 12 bytes
-A record that has no entry is ready. Entries may repeat and overlap.
+A record that has no entry is ready. Entries may repeat and overlap; they apply in their order, so
+that one replayed after it was settled is ready, and one settled after it was replayed is not.
 """
 
 import struct
@@ -35,7 +36,7 @@ class State(IntEnum):
     FAILED = 5
     """Came back from a consumer that did not manage, or was lost."""
     REPLAYED = 6
-    """Ready again though it was settled."""
+    """Ready again though it was settled; its tries count from here on."""
     EXPIRED = 7
     """Settled: its time was over."""
     DROPPED = 8
@@ -48,6 +49,7 @@ class State(IntEnum):
     """Settled: an operator moved it."""
 
 
+STATES = frozenset(State)
 SETTLED = frozenset(
     (State.ACKED, State.EXPIRED, State.DROPPED, State.REJECTED, State.PURGED, State.MOVED)
 )

@@ -10,15 +10,18 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from leveret.storage.batch import Batch
 from leveret.storage.disk_space import DiskSpace
+from leveret.storage.errors import OffsetOutOfRange
 from leveret.storage.files import HEADER_SIZE
 from leveret.storage.record import RECORD_HEADER_SIZE
 from leveret.storage.recovery import Recovered
-from leveret.storage.state_log import State
+from leveret.storage.state_log import SETTLED, State
 from leveret.storage.sync_work import SyncWork
 from tests.storage.log_files import new_log, read_all, reopen
 
 UNIFORM = st.tuples(st.integers(1, 60), st.integers(0, 200))
 MIXED = st.lists(st.integers(0, 300), min_size=1, max_size=20)
+
+MARKS = sorted(set(State) - {State.REPLAYED})
 
 
 class LogModel(RuleBasedStateMachine):
@@ -33,6 +36,8 @@ class LogModel(RuleBasedStateMachine):
         self.acked: set[int] = set()
         self.delivered: set[int] = set()
         self.volatile: set[int] = set()
+        self.forgotten: set[int] = set()
+        self.replayed: set[int] = set()
 
     def teardown(self) -> None:
         if self.work:
@@ -62,18 +67,39 @@ class LogModel(RuleBasedStateMachine):
         self.pending = {}
 
     @precondition(lambda self: self.ready())
-    @rule(data=st.data(), state=st.sampled_from(State), length=st.integers(1, 150))
+    @rule(data=st.data(), state=st.sampled_from(MARKS), length=st.integers(1, 150))
     def mark(self, data: st.DataObject, state: State, length: int) -> None:
         start = data.draw(st.sampled_from(sorted(self.ready())))
         marked = {offset for offset in range(start, start + length) if offset in self.ready()}
         self.log.mark(state, [(offset, offset + 1) for offset in marked])
         self.log.flush_state()
-        states = {
-            State.ACKED: self.acked,
-            State.DELIVERED: self.delivered,
-            State.VOLATILE: self.volatile,
-        }
+        states = dict.fromkeys(SETTLED, self.acked)
+        states |= {State.DELIVERED: self.delivered, State.VOLATILE: self.volatile}
         states.get(state, set()).update(marked)  # the others only count
+
+    @precondition(lambda self: self.acked)
+    @rule(data=st.data(), length=st.integers(1, 50), is_acked=st.booleans())
+    def replay(self, data: st.DataObject, length: int, is_acked: bool) -> None:
+        """Make settled messages ready again, those that are still there, perhaps for a moment."""
+        start = data.draw(st.sampled_from(sorted(self.acked)))
+        settled = {offset for offset in range(start, start + length) if self.is_there(offset)}
+        settled &= self.acked
+        ranges = [(offset, offset + 1) for offset in settled]
+        if ranges:
+            self.log.mark(State.REPLAYED, ranges)
+            self.acked -= settled
+            if is_acked:
+                self.log.mark(State.ACKED, ranges)
+                self.acked |= settled
+            else:
+                self.replayed |= settled
+            self.log.flush_state()
+
+    def is_there(self, offset: int) -> bool:
+        try:
+            return bool(self.log.read(offset, 1))
+        except OffsetOutOfRange:
+            return False
 
     @rule(include_state=st.booleans())
     def take_sync(self, include_state: bool) -> None:
@@ -107,7 +133,8 @@ class LogModel(RuleBasedStateMachine):
     def restart(self, directory: Path) -> None:
         self.log, recovered = reopen(directory, DiskSpace(spares=1))
         self.pending = {}
-        self.acked |= self.volatile
+        self.forgotten |= self.volatile
+        self.acked -= self.volatile
         self.volatile = set()
         self.check(recovered)
 
@@ -115,9 +142,10 @@ class LogModel(RuleBasedStateMachine):
         assert recovered.next_offset == len(self.payloads)
         assert offsets(recovered.ready) == sorted(self.ready())
         assert offsets(recovered.delivered) == sorted(self.ready() & self.delivered)
+        assert offsets(recovered.replayed) == sorted(self.ready() & self.replayed)
 
     def ready(self) -> set[int]:
-        return self.payloads.keys() - self.acked
+        return self.payloads.keys() - self.acked - self.forgotten
 
     @invariant()
     def everything_is_there(self) -> None:

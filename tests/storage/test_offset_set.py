@@ -30,6 +30,20 @@ def test_it_is_a_set(intervals: list[tuple[int, int]], first: int, end: int) -> 
     assert all((probe in offsets) == (probe in model) for probe in range(0, 14000, 61))
 
 
+@given(INTERVALS, INTERVALS)
+def test_what_is_discarded_is_no_member(
+    added: list[tuple[int, int]], discarded: list[tuple[int, int]]
+) -> None:
+    offsets = OffsetSet()
+    for start, stop in added:
+        offsets.add(start, stop)
+    for start, stop in discarded:
+        offsets.discard(start, stop)
+    model = expand(added) - expand(discarded)
+    assert offsets.intervals() == as_intervals(model)
+    assert offsets.count == len(model)
+
+
 @given(INTERVALS, st.lists(st.tuples(st.integers(0, 3000), st.integers(1, 3)), max_size=60))
 def test_adding_each_is_adding_one_by_one(
     before: list[tuple[int, int]], short: list[tuple[int, int]]
