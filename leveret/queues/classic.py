@@ -14,7 +14,7 @@ appended; a message whose dead letter, or whose next try, is awaited counts as n
 unacked.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 from leveret.amqp.message import EXPIRES
@@ -24,9 +24,11 @@ from leveret.queues.death import ENDS, DeathReason
 from leveret.queues.declaration import QueueDeclaration
 from leveret.queues.expiry import due_ms, live_from, split
 from leveret.queues.memory_store import MemoryStore
+from leveret.queues.message_ids import MessageIds
 from leveret.queues.overflow import QueueLimit
 from leveret.queues.priority_ready import PriorityReady, ReadyPick
 from leveret.queues.ready import ReadyList, ReadyRange, ranges_of
+from leveret.queues.replayed import Replayed
 from leveret.queues.rules import QueueKeeper, QueueRules
 from leveret.queues.stopped_store import StoppedStore
 from leveret.queues.store import MessageStore
@@ -53,14 +55,16 @@ class ClassicQueue:
 
     `id` names its directory and its definition, if it has any; `owner` is the connection that an
     exclusive queue belongs to. `arguments` are those in force: `declared_arguments` and policies.
-    *tries* are hand-outs and failures of messages in a recovered log. `stopped` says why the
-    queue has stopped; it is empty if it has not.
+    *tries* are hand-outs and failures of messages in a recovered log, *replayed* are those of them
+    that were settled before. `stopped` says why the queue has stopped; it is empty if it has not.
+    `message_ids` is there once somebody has asked for one.
     """
 
     __slots__ = (
         "_may_expire",
         "_new_from",
         "_now_ms",
+        "_replayed",
         "_rules",
         "_store",
         "_tries",
@@ -69,6 +73,7 @@ class ClassicQueue:
         "declaration",
         "declared_arguments",
         "id",
+        "message_ids",
         "name",
         "owner",
         "ready",
@@ -85,6 +90,7 @@ class ClassicQueue:
         queue_id: int = 0,
         owner: object | None = None,
         tries: Mapping[int, tuple[int, int]] | None = None,
+        replayed: Sequence[tuple[int, int]] = (),
     ) -> None:
         self.declaration = declaration
         self.name = declaration.name
@@ -101,6 +107,8 @@ class ClassicQueue:
         self._may_expire = ready.count > 0
         self._new_from = ready.end
         self._now_ms = 0
+        self._replayed = Replayed(replayed) if replayed else None
+        self.message_ids: MessageIds | None = None
         self._tries = tries
 
     def configure(self, arguments: QueueArguments, keeper: QueueKeeper, now_ms: int) -> None:
@@ -168,6 +176,8 @@ class ClassicQueue:
     def _append(
         self, payloads: list[bytes], attributes: int, payload_length: int, now_ms: int
     ) -> None:
+        if self.message_ids is not None:
+            self.message_ids.add(self._store.next_offset, payloads, attributes)
         self._store.append(payloads, attributes, payload_length, now_ms)
 
     def flush(self) -> SegmentLog | None:
@@ -224,7 +234,7 @@ class ClassicQueue:
     def _serve(self, consumer: Consumer, wanted: Wanted) -> None:
         served = self._read(wanted)
         for batch, offsets in served:
-            seen = batch if self._rules is None else self._as_seen(batch, offsets, wanted)
+            seen = self._as_seen(batch, offsets, wanted) if wanted.redelivered else batch
             if consumer.no_ack:
                 self._discard(offsets)
             else:
@@ -285,11 +295,15 @@ class ClassicQueue:
         return None
 
     def _as_seen(self, batch: Batch, offsets: Sequence[int], wanted: Wanted) -> Batch:
-        """*batch* as consumers see it: with the counts of its tries if they came back."""
+        """*batch* as consumers see it: if it was there before, with a word about that."""
         rules = self._rules
-        if rules is None or rules.counts is None or not wanted.redelivered:
+        if not wanted.redelivered:
             return batch
-        return rules.counts.stamp(batch, offsets)
+        if self._replayed is not None:
+            batch = self._replayed.stamp(batch, offsets)
+        return (
+            batch if rules is None or rules.counts is None else rules.counts.stamp(batch, offsets)
+        )
 
     def _take(self, wanted: Wanted) -> Sequence[Served]:
         """Take messages that are ready."""
@@ -320,11 +334,7 @@ class ClassicQueue:
     def _within_limit(self, rules: QueueRules, served: list[Served]) -> Iterator[Served]:
         """Bury what failed once too often when the broker went down."""
         for batch, offsets in served:
-            start = 0
-            for is_over, group in groupby(offsets, rules.is_over_limit):
-                stop = start + len(list(group))
-                piece = piece_of(batch, offsets, start, stop)
-                start = stop
+            for is_over, piece in _pieces(batch, offsets, rules.is_over_limit):
                 if is_over:
                     self._bury(*piece, DeathReason.DELIVERY_LIMIT)
                 else:
@@ -343,13 +353,22 @@ class ClassicQueue:
         """The pieces of *batch* whose time is not over; the others are buried."""
         living: list[Served] = []
         ttl_ms = None if self._rules is None else self._rules.ttl_ms
-        for is_due, start, stop in split(batch, ttl_ms, self._now_ms):
-            piece = piece_of(batch, offsets, start, stop)
-            if is_due:
-                self._bury(*piece, DeathReason.EXPIRED)
-            else:
-                living.append(piece)
+        for is_replayed, (part, places) in self._by_replay(batch, offsets):
+            if is_replayed:
+                living.append((part, places))
+                continue
+            for is_due, start, stop in split(part, ttl_ms, self._now_ms):
+                piece = piece_of(part, places, start, stop)
+                if is_due:
+                    self._bury(*piece, DeathReason.EXPIRED)
+                else:
+                    living.append(piece)
         return living
+
+    def _by_replay(self, batch: Batch, offsets: Sequence[int]) -> Iterable[tuple[bool, Served]]:
+        if self._replayed is None:
+            return [(False, (batch, offsets))]
+        return _pieces(batch, offsets, self._replayed.__contains__)
 
     @property
     def can_deliver(self) -> bool:
@@ -366,12 +385,15 @@ class ClassicQueue:
             assert isinstance(wanted, ReadyRange)
             batch = self._store.peek(wanted)
             place = wanted.start - batch.first_offset
-            head_due_ms = due_ms(batch, place, ttl_ms)
+            head_due_ms = self._due_ms(batch, place, ttl_ms)
             if head_due_ms is None or head_due_ms > self._now_ms:
                 return head_due_ms
             if room <= 0:
                 return self._now_ms
-            stop = min(len(batch.payloads), wanted.stop - batch.first_offset)
+            end = min(batch.next_offset, wanted.stop)
+            if self._replayed is not None:
+                end = self._replayed.first_in(wanted.start, end)
+            stop = end - batch.first_offset
             live = live_from(batch, place, stop, ttl_ms, self._now_ms)
             room -= live - place
             dead = wanted._replace(stop=batch.first_offset + live)
@@ -379,6 +401,11 @@ class ClassicQueue:
         if not self.unacked and self._store.next_offset == self.ready.end:
             self._may_expire = False
         return None
+
+    def _due_ms(self, batch: Batch, place: int, ttl_ms: int | None) -> int | None:
+        if self._replayed is not None and batch.first_offset + place in self._replayed:
+            return None
+        return due_ms(batch, place, ttl_ms)
 
     def _drop_head(self, limit: QueueLimit) -> bool:
         """Bury the oldest of what is too much; answers whether that is all."""
@@ -479,7 +506,15 @@ class ClassicQueue:
 
         Answers the log whose states wait for a sync. Raises the log's errors.
         """
+        if self._replayed is not None and self._is_drained:
+            self._replayed = None
         return self._store.flush_state()
+
+    @property
+    def _is_drained(self) -> bool:
+        """Can no message be handed out any more?"""
+        retry = None if self._rules is None else self._rules.retry
+        return not (self.ready.count or self.unacked or retry)
 
     def purge(self) -> int:
         """Settle everything that is ready; answers how many messages that were."""
@@ -502,6 +537,40 @@ class ClassicQueue:
         """Those of them that are settled messages which `x-retain-...` keeps, about."""
         return 0 if self._store.log is None else self._store.log.retained_bytes
 
+    # ---- what operators do
+
+    @property
+    def log(self) -> SegmentLog | None:
+        """The log with its messages, settled ones too; None if they are in memory."""
+        return self._store.log
+
+    def next_try_ms(self, offset: int) -> int | None:
+        """When the message at *offset*, if it is held back after a failure, is ready again."""
+        retry = None if self._rules is None else self._rules.retry
+        return None if retry is None else retry.due_of(offset)
+
+    def replay(self, batches: Sequence[Batch]) -> None:
+        """Settled messages, read from the log, are ready again at their old place."""
+        ranges = [(batch.first_offset, batch.next_offset) for batch in batches]
+        log = self._store.log
+        assert log is not None
+        log.mark(State.REPLAYED, ranges)
+        if self._replayed is None:
+            self._replayed = Replayed()
+        self._replayed.add(ranges)
+        for batch in batches:
+            self._put_back(list(range(batch.first_offset, batch.next_offset)))
+
+    def withdraw(self, batch: Batch) -> None:
+        """These messages, all of them ready, are on their way to another place."""
+        self.ready.withdraw(batch.first_offset, batch.next_offset)
+        if self._rules is not None:
+            self._rules.taken(batch, range(batch.first_offset, batch.next_offset))
+
+    def moved(self, offsets: list[int]) -> None:
+        """These messages, withdrawn before, are safe in their new place."""
+        self._settle(offsets, State.MOVED)
+
     # ---- end
 
     def used(self, now_ms: int) -> None:
@@ -512,6 +581,12 @@ class ClassicQueue:
     def close(self) -> None:
         """Let go of files; what is durable stays on disk."""
         self._store.close()
+        self._forget_ids()
+
+    def _forget_ids(self) -> None:
+        if self.message_ids is not None:
+            self.message_ids.clear()
+            self.message_ids = None
 
     def stop(self, reason: str, error: Exception) -> None:
         """Give up a store that cannot be trusted any more; what it left on disk stays.
@@ -520,6 +595,7 @@ class ClassicQueue:
         """
         store = self._store
         store.fail(error)
+        self._forget_ids()
         self.stopped = reason
         self._rules = None
         self._may_expire = False
@@ -529,10 +605,22 @@ class ClassicQueue:
     def delete(self) -> None:
         """Remove every message."""
         self._store.delete()
+        self._forget_ids()
         # What a transaction routed here before may still come, and goes nowhere.
         self._store = MemoryStore()
         self._rules = None
         self.ready = ReadyList(0)
+
+
+def _pieces(
+    batch: Batch, offsets: Sequence[int], key: Callable[[int], bool]
+) -> Iterator[tuple[bool, Served]]:
+    """*batch* in pieces whose offsets are alike by *key*."""
+    start = 0
+    for is_it, group in groupby(offsets, key):
+        stop = start + sum(1 for _ in group)
+        yield is_it, piece_of(batch, offsets, start, stop)
+        start = stop
 
 
 def piece_of(batch: Batch, offsets: Sequence[int], start: int, stop: int) -> Served:

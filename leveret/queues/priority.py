@@ -13,10 +13,10 @@ from leveret.amqp.properties import read_priorities
 from leveret.queues.classic import ClassicQueue, Served
 from leveret.queues.death import DeathReason
 from leveret.queues.declaration import QueueDeclaration
-from leveret.queues.expiry import due_ms
 from leveret.queues.priority_ready import PriorityReady, ReadyPick
 from leveret.queues.ready import ReadyRange
 from leveret.queues.scattered_store import ScatteredMemoryStore, ScatteredStore
+from leveret.storage.batch import Batch
 from leveret.storage.state_log import State
 
 
@@ -36,8 +36,17 @@ class PriorityQueue(ClassicQueue):
         queue_id: int = 0,
         owner: object | None = None,
         tries: Mapping[int, tuple[int, int]] | None = None,
+        replayed: Sequence[tuple[int, int]] = (),
     ) -> None:
-        super().__init__(declaration, store, ready, queue_id=queue_id, owner=owner, tries=tries)
+        super().__init__(
+            declaration,
+            store,
+            ready,
+            queue_id=queue_id,
+            owner=owner,
+            tries=tries,
+            replayed=replayed,
+        )
         self._scattered = store
 
     def restore(self, ready: list[tuple[int, int]], delivered: list[tuple[int, int]]) -> None:
@@ -90,7 +99,19 @@ class PriorityQueue(ClassicQueue):
 
     def _head_due_ms(self, offset: int) -> int | None:
         ttl_ms = None if self._rules is None else self._rules.ttl_ms
-        return due_ms(self._scattered.look_at(offset), 0, ttl_ms)
+        return self._due_ms(self._scattered.look_at(offset), 0, ttl_ms)
+
+    def replay(self, batches: Sequence[Batch]) -> None:
+        """Settled messages, read from the log, are ready again at their old place."""
+        for batch in batches:
+            offsets = range(batch.first_offset, batch.next_offset)
+            self.ready.know(offsets, self._levels(batch.payloads, batch.attributes))
+        super().replay(batches)
+
+    def withdraw(self, batch: Batch) -> None:
+        """These messages, all of them ready, are on their way to another place."""
+        self._scattered.forget(range(batch.first_offset, batch.next_offset))
+        super().withdraw(batch)
 
     def _settle(self, offsets: list[int], state: State = State.ACKED) -> None:
         self.ready.forget(offsets)

@@ -6,12 +6,13 @@ its old place.
 
 import heapq
 from array import array
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
 from typing import NamedTuple
 
-from leveret.queues.ready import ranges_of
+from leveret.queues.ready import ReadyRange, ranges_of
 
 COMPACT_AT = 4096
 """Offsets taken from the front of a level before their room is given back."""
@@ -50,6 +51,29 @@ class LevelReady:
     def put_back(self, offset: int) -> None:
         """A message that was taken before."""
         heapq.heappush(self._returned, offset)
+
+    def within(self, start: int, stop: int) -> list[tuple[int, bool]]:
+        """Those in [start, stop), each with whether it was delivered before."""
+        low = bisect_left(self._offsets, start, self._head)
+        high = bisect_left(self._offsets, stop, low)
+        returned = [(offset, True) for offset in self._returned if start <= offset < stop]
+        return returned + [(offset, False) for offset in self._offsets[low:high]]
+
+    def next_from(self, offset: int) -> int | None:
+        """The first at or behind *offset*."""
+        place = bisect_left(self._offsets, offset, self._head)
+        behind = [own for own in self._returned if own >= offset]
+        behind += self._offsets[place : place + 1]
+        return min(behind, default=None)
+
+    def withdraw(self, start: int, stop: int) -> list[int]:
+        """Take those in [start, stop)."""
+        taken = [offset for offset, _ in self.within(start, stop)]
+        low = bisect_left(self._offsets, start, self._head)
+        del self._offsets[low : bisect_left(self._offsets, stop, low)]
+        self._returned = [offset for offset in self._returned if not start <= offset < stop]
+        heapq.heapify(self._returned)
+        return taken
 
     def take(self, limit: int) -> list[int]:
         """Take the oldest that are alike: all delivered before, or none."""
@@ -162,6 +186,29 @@ class PriorityReady:
             self._filled |= 1 << level
             self._levels[level].put_back(offset)
             self.count += 1
+
+    def know(self, offsets: Sequence[int], levels: bytes) -> None:
+        """Settled messages of these levels are about to be put back."""
+        self._note_taken()
+        self._taken.update(zip(offsets, levels, strict=True))
+
+    def within(self, start: int, stop: int) -> list[ReadyRange]:
+        """What is ready in [start, stop), one by one, oldest first."""
+        ready = [entry for level in self._levels for entry in level.within(start, stop)]
+        return [ReadyRange(offset, offset + 1, is_old) for offset, is_old in sorted(ready)]
+
+    def next_from(self, offset: int) -> int | None:
+        """The first that is ready at or behind *offset*."""
+        firsts = [level.next_from(offset) for level in self._levels]
+        return min((first for first in firsts if first is not None), default=None)
+
+    def withdraw(self, start: int, stop: int) -> None:
+        """[start, stop), all of it ready, is so no more."""
+        for number, level in enumerate(self._levels):
+            taken = level.withdraw(start, stop)
+            if taken:
+                self._latest.append((number, taken))
+                self.count -= len(taken)
 
     def forget(self, offsets: Iterable[int]) -> None:
         """Offsets taken before are settled."""

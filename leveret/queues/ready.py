@@ -77,6 +77,42 @@ class ReadyList:
         for start, stop in ranges_of(offsets):
             self._return(ReadyRange(start, stop, True))
 
+    def within(self, start: int, stop: int) -> list[ReadyRange]:
+        """What is ready in [start, stop), oldest first."""
+        pieces = [*self._returned, ReadyRange(self.cursor, self.end, False)]
+        return sorted(
+            ReadyRange(max(piece.start, start), min(piece.stop, stop), piece.redelivered)
+            for piece in pieces
+            if max(piece.start, start) < min(piece.stop, stop)
+        )
+
+    def next_from(self, offset: int) -> int | None:
+        """The first that is ready at or behind *offset*."""
+        pieces = [*self._returned, ReadyRange(self.cursor, self.end, False)]
+        behind = [piece.start for piece in pieces if max(piece.start, offset) < piece.stop]
+        return max(min(behind), offset) if behind else None
+
+    def withdraw(self, start: int, stop: int) -> None:
+        """[start, stop), all of it ready, is so no more."""
+        self.count -= stop - start
+        if start >= self.cursor:
+            if start > self.cursor:
+                heapq.heappush(self._returned, ReadyRange(self.cursor, start, False))
+            self.cursor = stop
+            return
+        pieces: list[ReadyRange] = []
+        for piece in self._returned:
+            if piece.stop <= start or stop <= piece.start:
+                pieces.append(piece)
+                continue
+            if piece.start < start:
+                pieces.append(piece._replace(stop=start))
+            if stop < piece.stop:
+                pieces.append(piece._replace(start=stop))
+        heapq.heapify(pieces)
+        self._returned = pieces
+        self.cursor = max(self.cursor, stop)
+
     def ranges(self) -> list[tuple[int, int]]:
         """All that is ready, oldest first."""
         ranges = [(start, stop) for start, stop, _ in sorted(self._returned)]

@@ -42,6 +42,10 @@ class RetryDelay:
         heapq.heappush(self._heap, (now_ms + delay_ms, offset))
         return True
 
+    def due_of(self, offset: int) -> int | None:
+        """When the message at *offset* is ready again, if it is held back."""
+        return next((due_ms for due_ms, held in self._heap if held == offset), None)
+
     def take_over(self, before: "RetryDelay") -> None:
         """Hold back what *before* did."""
         self._heap = before._heap

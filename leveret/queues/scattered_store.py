@@ -37,6 +37,9 @@ class ScatteredStore(MessageStore, Protocol):
     def look_at(self, offset: int) -> Batch:
         """The message at *offset*, which stays where it is."""
 
+    def forget(self, offsets: Sequence[int]) -> None:
+        """The messages at *offsets* will not be picked any more."""
+
 
 class ScatteredMemoryStore(MemoryStore):
     """Messages of a transient priority queue: held from the beginning, or in a run."""
@@ -76,6 +79,9 @@ class ScatteredMemoryStore(MemoryStore):
     def look_at(self, offset: int) -> Batch:
         """See ScatteredStore."""
         return self._look_back(offset)
+
+    def forget(self, offsets: Sequence[int]) -> None:
+        """Nothing to do: they are held until they are settled."""
 
     def hold(self, batch: Batch, offsets: Sequence[int]) -> None:
         """Nothing to do: they are held until they are settled."""
@@ -137,6 +143,15 @@ class ScatteredDurableStore(DurableStore):
             return self._read_log(offset, offset + 1, 1)[0]
         attributes, timestamp_ms, payload = stored
         return Batch(offset, timestamp_ms, attributes, [payload], len(payload))
+
+    def forget(self, offsets: Sequence[int]) -> None:
+        """See ScatteredStore."""
+        for offset in offsets:
+            stored = self._recent.pop(offset, None)
+            if stored is not None:
+                released = len(stored[2]) + MESSAGE_OVERHEAD
+                self._recent_size -= released
+                self._budget.used -= released
 
     def _read_each(self, offsets: list[int]) -> Iterator[tuple[int, Stored]]:
         """Read *offsets*, which are sorted, from the log; neighbours in one go."""
