@@ -363,7 +363,8 @@ class SegmentLog:
                     self._active.log.trim()
                     self.flush_state()
                     self._write_index(lot_only=False)
-                    self._complete_indexes(at_end=True)
+                    with suppress(DiskFull):  # they may be missing
+                        self._complete_indexes(at_end=True)
         finally:
             self._space.forget(self)
             self.drop_spare()

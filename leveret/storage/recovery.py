@@ -152,11 +152,11 @@ def _load_indexes(segment: Segment, is_closed: bool, report: list[str]) -> None:
         if is_closed and len(segment.index) > len(segment.times) + 1:
             raise DamagedIndex(f"{segment.times.path}: expected as many entries as in the index")
     except DamagedIndex as error:
+        # Index files come late, those of the active segment last.
+        if is_closed and segment.index.path.exists():
+            report.append(f"{error}; rebuilt the indexes")
         segment.index.clear()
         segment.times.clear()
-        # The active segment gets its index files late.
-        if is_closed:
-            report.append(f"{error}; rebuilt the indexes")
 
 
 def _scan_tail(segment: Segment, report: list[str]) -> None:
