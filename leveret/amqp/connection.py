@@ -14,6 +14,8 @@ publishes, and what must not overtake them (`publish_hold`).
 """
 
 import logging
+from collections import deque
+from collections.abc import Callable
 from enum import Enum
 from functools import partial
 from typing import Protocol
@@ -112,6 +114,7 @@ class Connection:
 
     __slots__ = (
         "_blind",
+        "_deferred",
         "_hold",
         "_max_body",
         "_pending",
@@ -136,6 +139,7 @@ class Connection:
         self._receiver = receiver
         self._pending = b""
         self._hold = False
+        self._deferred: deque[tuple[int, bytes, Callable[[], object]]] = deque()
         self._blind = False
         self._max_body = max_message_size
         self._publish_hold: PublishHold | None = None
@@ -179,8 +183,22 @@ class Connection:
     def release(self) -> None:
         """Go on reading, first what has already been received."""
         self._hold = False
-        if self._pending or self._publish_hold is not None:
+        if self._pending or self._publish_hold is not None or self._deferred:
             self.receive_data(b"")
+
+    def defer(self, number: int, method: bytes, do: Callable[[], object]) -> None:
+        """Hold, and *do* this upon `release`, before what comes next.
+
+        *number* is the channel that it came on, *method* the ids of its method. It may raise
+        AmqpError, and defer again.
+        """
+        self._hold = True
+        self._deferred.append((number, method, do))
+
+    @property
+    def has_deferred(self) -> bool:
+        """Does something wait to be done upon `release`?"""
+        return bool(self._deferred)
 
     @property
     def is_held(self) -> bool:
@@ -209,6 +227,8 @@ class Connection:
         Raises _Rejected with the position behind the frame that was at fault.
         """
         end = len(data)
+        if self._deferred:
+            self._do_deferred(position)
         if self.state is ConnectionState.AWAIT_HEADER:
             position = self._protocol_header(data)
         if self._publish_hold is not None and self._publish_hold.is_due:
@@ -259,6 +279,22 @@ class Connection:
                     self._blind = True  # where the next frame begins is anybody's guess
                 raise _Rejected(position, number, method, error) from error
         return position
+
+    def _do_deferred(self, position: int) -> None:
+        """Do what was deferred, until it is held up again. Raises _Rejected with *position*."""
+        waiting, self._deferred = self._deferred, deque()
+        try:
+            while waiting and not self._hold:
+                number, method, do = waiting.popleft()
+                channel = self.channels.get(number)
+                if channel is None or channel.state is not ChannelState.OPEN:
+                    continue  # it was closed meanwhile
+                try:
+                    do()
+                except AmqpError as error:
+                    raise _Rejected(position, number, method, error) from error
+        finally:
+            self._deferred += waiting
 
     def _work_off(self, hold: PublishHold, position: int) -> None:
         """Do what is held, as far as it may be done now. Raises _Rejected with *position*."""

@@ -15,6 +15,7 @@ from leveret.broker.definitions import DefinitionLog
 from leveret.broker.limits import NodeLimits, UserLimits
 from leveret.broker.permissions import ALL_NAMES, Permissions
 from leveret.broker.queue_pool import QueuePool, StorageSettings
+from leveret.broker.recovery import Recovery
 from leveret.broker.restore import restore
 from leveret.broker.turn import Turn
 from leveret.broker.users import User, UserStore
@@ -49,6 +50,7 @@ class Broker:
         self.turn = turn
         self.alarms = Alarms()
         self.vhosts: dict[str, VHost] = {}
+        self.recovery = Recovery()
         self.users = UserStore()
         self.user_limits: dict[str, UserLimits] = {}
         self.permissions: dict[tuple[str, str], Permissions] = {}
@@ -60,7 +62,10 @@ class Broker:
     # ---- start
 
     def open(self, definitions: Definitions) -> None:
-        """Bring back what *definitions* name; a new database gets `/` and `guest`."""
+        """Bring back what *definitions* name; a new database gets `/` and `guest`.
+
+        The messages in the queues are left to `recovery`.
+        """
         self._vhost_ids = itertools.count(definitions.next_vhost_id)
         self._queue_ids = itertools.count(definitions.next_queue_id)
         if definitions.next_vhost_id == 1:
@@ -107,7 +112,10 @@ class Broker:
             lambda: next(self._queue_ids),
         )
         definitions = DefinitionLog(self._committer, row.id)
-        return VHost(row.name, self.turn, definitions, pool, self._check_exchange_limit), pool
+        vhost = VHost(
+            row.name, self.turn, definitions, pool, self._check_exchange_limit, self.recovery
+        )
+        return vhost, pool
 
     # ---- vhosts and definitions
 
@@ -119,8 +127,10 @@ class Broker:
         """Make a vhost; no user has permissions in it."""
         row = VHostRow(next(self._vhost_ids), name)
         self.write(PutVHost(row))
-        self.vhosts[name], _ = self._new_vhost(row)
-        return self.vhosts[name]
+        vhost, _ = self._new_vhost(row)
+        vhost.delays.start()
+        self.vhosts[name] = vhost
+        return vhost
 
     def delete_vhost(self, vhost: VHost) -> None:
         """Remove a vhost with all that is in it; its connections are closed."""

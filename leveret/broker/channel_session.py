@@ -5,6 +5,7 @@ class in the table that the session hands over.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ from leveret.amqp.message import (
     head_length,
 )
 from leveret.amqp.methods import build_method
+from leveret.broker.awaited_queues import awaited_queues
 from leveret.broker.deadlines import Deadlines
 from leveret.broker.postings import without_bcc
 from leveret.broker.publisher import Publisher
@@ -256,6 +258,12 @@ class ChannelSession:
         handler = self._handlers.get(type(method))
         if handler is None:
             raise CommandInvalid("unimplemented method")
+        if self.vhost.recovering:
+            awaited = awaited_queues(self, method)
+            if awaited:
+                ids = method.frame_id.to_bytes(4, "big")
+                self.session.wait_for(awaited, self.number, ids, partial(self.method, method))
+                return
         handler(self, method)
 
     def send(self, method: Method) -> None:

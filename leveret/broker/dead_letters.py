@@ -2,18 +2,20 @@
 
 At most once: the dead letter is appended before its source is settled, in one turn; a missing
 exchange or queue, or one that refuses it, loses it. At least once: the source is settled only when
-the dead letter is on disk in a queue; until then it is tried again.
+the dead letter is on disk in a queue; until then it is tried again. One whose queue is being
+recovered waits for that either way.
 """
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import NamedTuple
 
 from leveret.amqp.errors import AmqpError
 from leveret.amqp.message import DEAD_LETTERED, decode_head
 from leveret.broker.postings import Posted, Postings
+from leveret.broker.recovery import NotRecovered
 from leveret.broker.turn import Turn
 from leveret.exchanges.exchange import Exchange
 from leveret.queues.arguments import DeadLetterStrategy, Overflow
@@ -38,10 +40,13 @@ class Funeral(NamedTuple):
 
 
 class Letter(NamedTuple):
-    """A message whose dead letter must not be lost, and the queues that have got it."""
+    """A message whose dead letter must not be lost, and the queues that have got it.
+
+    `offset` is None for one that its queue has never taken.
+    """
 
     queue: ClassicQueue
-    offset: int
+    offset: int | None
     message: bytes
     attributes: int
     reason: DeathReason
@@ -49,17 +54,24 @@ class Letter(NamedTuple):
 
 
 class DeadLetters:
-    """Implements `TurnQueue` for the tries that are to be repeated."""
+    """Implements `TurnQueue` for the tries that are to be repeated.
+
+    Queues that are *recovering* are asked for by *want*, with what is to be called then.
+    """
 
     def __init__(
         self,
         find_exchange: Callable[[str], Exchange | None],
         postings: Postings,
         turn: Turn,
+        recovering: Collection[ClassicQueue],
+        want: Callable[[Iterable[ClassicQueue], Callable[[], None]], None],
     ) -> None:
         self._find_exchange = find_exchange
         self._postings = postings
         self._turn = turn
+        self._recovering = recovering
+        self._want = want
         self._pending: deque[Funeral] = deque()
         self._is_busy = False
         self._failed: list[Letter] = []
@@ -72,7 +84,7 @@ class DeadLetters:
 
         Answers whether they may be settled now; otherwise `queue.buried` is called later.
         """
-        is_safe = _must_arrive(queue) and bool(offsets)
+        is_safe = bool(offsets) and (_must_arrive(queue) or bool(self._recovering))
         self._turn.write_behind(queue)
         self._pending.append(Funeral(queue, batch, offsets, reason, is_safe))
         # A dead letter may kill others where it arrives: one after the other, not one in another.
@@ -98,7 +110,19 @@ class DeadLetters:
             )
         else:
             for message in batch.payloads:
-                self._send(queue, message, batch.attributes, reason)
+                self._send_once(Letter(queue, None, message, batch.attributes, reason, set()))
+
+    def _send_once(self, letter: Letter) -> None:
+        """Send *letter*, now or when its queues are recovered."""
+        try:
+            self._send(letter.queue, letter.message, letter.attributes, letter.reason)
+        except NotRecovered as missing:
+            self._try_later([letter])
+            self._want(missing.queues, self._try_again)
+
+    def _try_again(self) -> None:
+        self._retry_at_ms = 0
+        self._turn.touch(self)
 
     def _try(self, letters: Iterable[Letter]) -> None:
         done: dict[tuple[ClassicQueue, DeathReason], list[Letter]] = {}
@@ -130,7 +154,13 @@ class DeadLetters:
                 tried.append(target)
             return target in reached or bool(target.stopped)
 
-        posted = self._send(queue, message, attributes, reason, leaves_out)
+        try:
+            posted = self._send(queue, message, attributes, reason, leaves_out)
+        except NotRecovered as absent:
+            self._want(absent.queues, self._try_again)
+            return False
+        if not _must_arrive(queue):
+            return True  # be it lost
         if posted is None:
             return False
         missing = {target for target in tried if target.stopped}.union(posted.refused_by)
@@ -149,7 +179,8 @@ class DeadLetters:
         if error is not None:  # which of them have it is not known
             self._try_later([letter._replace(reached=set()) for letter in letters])
             return
-        queue.buried([letter.offset for letter in letters], reason)
+        offsets = [letter.offset for letter in letters if letter.offset is not None]
+        queue.buried(offsets, reason)
         self._turn.touch(queue)
 
     def _send(

@@ -51,6 +51,7 @@ class DelayedMessages:
         self._turn = turn
         self._post = post
         self.stopped = ""
+        self._is_started = False
         # Refused by a full queue; by how many in all, by offset.
         self._refused: list[tuple[ClassicQueue, Due]] = []
         self._refusals: Counter[int] = Counter()
@@ -60,7 +61,8 @@ class DelayedMessages:
         return len(self._store)
 
     def start(self) -> None:
-        """See to what a restart brought back."""
+        """The queues are there: messages may go on when they are due."""
+        self._is_started = True
         if len(self._store):
             self._turn.touch(self)
 
@@ -102,7 +104,7 @@ class DelayedMessages:
 
     def dispatch(self, now_ms: int) -> int | None:
         """Post what is due; answers when the next one is."""
-        if self.stopped:
+        if self.stopped or not self._is_started:
             return None
         arrived = self._try_again(now_ms)
         is_held_up = len(self._refused) >= MOST_REFUSED

@@ -5,7 +5,7 @@ duplicates, exchanges that keep a history; and of messages that the broker itsel
 letters and those whose delay is over.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import NamedTuple, Protocol, cast
 
 from leveret.amqp.delay_header import asked_delay_ms, begin_delays, with_delay_over
@@ -22,6 +22,7 @@ from leveret.amqp.properties import NO_PROPERTIES, PropertyView, may_instruct
 from leveret.amqp.tables import Table, type_name
 from leveret.broker.appending import Refusals, publish
 from leveret.broker.duplicates import Duplicates
+from leveret.broker.recovery import NotRecovered
 from leveret.broker.turn import Turn
 from leveret.exchanges.delayed import DelayedExchange
 from leveret.exchanges.destination import Destination
@@ -68,11 +69,19 @@ class Delays(Protocol):
 
 
 class Postings:
-    """Sends single messages on their way through one vhost."""
+    """Sends single messages on their way through one vhost, past queues that are *recovering*."""
 
-    __slots__ = ("_delays", "_duplicates", "_router", "_turn")
+    __slots__ = ("_delays", "_duplicates", "_recovering", "_router", "_turn")
 
-    def __init__(self, router: Router, turn: Turn, delays: Delays, duplicates: Duplicates) -> None:
+    def __init__(
+        self,
+        router: Router,
+        turn: Turn,
+        delays: Delays,
+        duplicates: Duplicates,
+        recovering: Container[ClassicQueue],
+    ) -> None:
+        self._recovering = recovering
         self._router = router
         self._turn = turn
         self._delays = delays
@@ -93,7 +102,8 @@ class Postings:
 
         With *is_due* it has been held and checked before. Queues that *avoids* are left out. It
         is unroutable unless one of its queues *accepts*. Raises PreconditionFailed for headers
-        that are not what they must be.
+        that are not what they must be, and NotRecovered if it may have to go to a queue that is
+        being recovered.
         """
         payload = header_payload(message, attributes)
         properties = PropertyView(payload, is_checked=True)
@@ -193,10 +203,14 @@ class Postings:
         avoids: Callable[[ClassicQueue], bool] | None,
         accepts: Callable[[ClassicQueue], bool] | None,
     ) -> Posted:
+        queues = self._route(posting)
+        if self._recovering:
+            awaited = [queue for queue in queues if queue in self._recovering]
+            if awaited:
+                raise NotRecovered(awaited)
         history = history_of(posting.exchange)
         if history is not None:
             history.keep(posting.attributes, posting.message, posting.properties)
-        queues = self._route(posting)
         if accepts is not None and queues and not any(map(accepts, queues)):
             return Posted(is_routed=False, lacks_consumers=True)
         if avoids is not None:

@@ -1,19 +1,21 @@
 """Publisher: the publishing side of one channel: routes, appends, returns and counts confirms."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import groupby
 from operator import attrgetter, concat, itemgetter
 from typing import TYPE_CHECKING
 
 from leveret.amqp.constants import ReplyCode
 from leveret.amqp.errors import AmqpError, PreconditionFailed
-from leveret.amqp.fastpath import encode_return
+from leveret.amqp.fastpath import PUBLISH, encode_return
 from leveret.amqp.message import EXPIRES, TRANSIENT, encode_attributes, with_header
 from leveret.amqp.properties import Facts, PropertyView, explain_expiration
 from leveret.broker.appending import publish
 from leveret.broker.confirms import ConfirmTracker
 from leveret.broker.permissions import Access, Resource
 from leveret.broker.postings import routing_keys
+from leveret.broker.recovery import NotRecovered
 from leveret.broker.routes import IMMEDIATE, MANDATORY, Route, Routed
 from leveret.broker.timestamps import Timestamping, stamped
 from leveret.broker.transactions import Transaction
@@ -158,9 +160,12 @@ class Publisher:
     def enqueue(self, run: Routed, facts: Facts) -> bool:
         """Append a routed run to its queues, return what is unroutable, count the confirms.
 
-        Answers whether all queues took all they were given.
+        Answers whether all queues took all they were given. What goes to a queue that is being
+        recovered is done later, and so is what comes behind it.
         """
         queues, routes, contents, _ = run
+        if self._vhost.recovering and self._is_deferred(run, facts):
+            return True
         if queues is None:
             return self._enqueue_singly(run, facts)
         refused: Sequence[int] = ()
@@ -173,6 +178,18 @@ class Publisher:
             self.confirms.publish(len(contents), durable=durable, refused=refused)
             self._turn.confirm(self.confirms)
         return not refused
+
+    def _is_deferred(self, run: Routed, facts: Facts) -> bool:
+        """Have *run* wait for queues that are being recovered, or behind another one that does."""
+        recovering = self._vhost.recovering
+        awaited = [queue for queue in run.queues or () if queue in recovering]
+        if not awaited and not self._session.connection.has_deferred:
+            return False
+        self._defer(awaited, run, facts)
+        return True
+
+    def _defer(self, awaited: list[ClassicQueue], run: Routed, facts: Facts) -> None:
+        self._session.wait_for(awaited, self._number, PUBLISH, partial(self.enqueue, run, facts))
 
     def _append(self, queues: tuple[ClassicQueue, ...], run: Routed, facts: Facts) -> Sequence[int]:
         """Answers the places of the messages that a queue refused."""
@@ -219,14 +236,20 @@ class Publisher:
             return True
         routes = run.routes if len(run.routes) > 1 else run.routes * len(run.contents)
         is_complete = True
-        for route, content in zip(routes, run.contents, strict=True):
-            posted = self._vhost.postings.post(
-                route.exchange,
-                route.routing_key,
-                route.head + content,
-                encode_attributes(len(route.head), self._number, flags_of(facts)),
-                accepts=self._can_deliver if route.bits & IMMEDIATE else None,
-            )
+        for place, (route, content) in enumerate(zip(routes, run.contents, strict=True)):
+            try:
+                posted = self._vhost.postings.post(
+                    route.exchange,
+                    route.routing_key,
+                    route.head + content,
+                    encode_attributes(len(route.head), self._number, flags_of(facts)),
+                    accepts=self._can_deliver if route.bits & IMMEDIATE else None,
+                )
+            except NotRecovered as missing:
+                rest = run.routes if len(run.routes) == 1 else run.routes[place:]
+                left = run._replace(routes=rest, contents=run.contents[place:])
+                self._defer(missing.queues, left, facts)
+                return is_complete
             if not posted.is_routed:
                 if posted.lacks_consumers:
                     self._return_one(route, content, ReplyCode.NO_CONSUMERS)

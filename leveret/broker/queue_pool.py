@@ -5,9 +5,9 @@ left of a deleted queue can never be taken for a new one of the same name.
 """
 
 import logging
-import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from leveret.broker.definitions import decode_arguments
@@ -23,7 +23,8 @@ from leveret.queues.priority_ready import PriorityReady
 from leveret.queues.ready import ReadyList
 from leveret.queues.scattered_store import ScatteredDurableStore, ScatteredMemoryStore
 from leveret.queues.spill import SpillArea
-from leveret.storage.disk_space import DiskSpace
+from leveret.queues.stopped_store import StoppedStore
+from leveret.storage.disk_space import DiskSpace, remove_directory
 from leveret.storage.key_log import KeyLog, read_boot_id
 from leveret.storage.log import LogOptions, SegmentLog
 from leveret.storage.recovery import Recovered, recover
@@ -71,12 +72,13 @@ class QueuePool:
         return self._with_log(declaration, levels, queue_id, self._new_log(queue_id), Recovered())
 
     def restore(
-        self, row: QueueRow, arguments: QueueArguments, *, counts_tries: bool
+        self, row: QueueRow, arguments: QueueArguments, effective: QueueArguments
     ) -> ClassicQueue:
         """The queue of *row*, with the messages that its log holds.
 
-        *arguments* are those it was declared with. With *counts_tries* also how often each message
-        was delivered. Raises OSError, StorageError.
+        *arguments* are those it was declared with, *effective* those with the policies: they say
+        which settled messages stay, and whether it must be known how often each was delivered.
+        Raises OSError, StorageError.
         """
         settings = self._settings
         log, found = recover(
@@ -84,7 +86,8 @@ class QueuePool:
             settings.log_options,
             settings.clock_ms,
             space=settings.space,
-            counts_tries=counts_tries,
+            counts_tries=effective.counts_tries,
+            retention=effective.retention,
         )
         for line in found.report:
             logger.warning("recovered: queue=%s: %s", row.name, line)
@@ -120,11 +123,16 @@ class QueuePool:
             self._path(queue_id), settings.log_options, settings.clock_ms, space=settings.space
         )
 
-    def unopened(self, row: QueueRow) -> ClassicQueue:
-        """The queue of *row* without its messages, for one that cannot be restored."""
-        log = self._new_log(row.id)
-        store = DurableStore(log, self._settings.budget, log.next_offset)
-        return ClassicQueue(_declaration(row), store, ReadyList(log.next_offset), queue_id=row.id)
+    def unopened(self, row: QueueRow, arguments: QueueArguments) -> ClassicQueue:
+        """The queue of *row* without its messages, until it is restored."""
+        levels = arguments.max_priority
+        store = StoppedStore(
+            f"queue '{row.name}' is being recovered", 0, partial(self._remove, self._path(row.id))
+        )
+        if levels is None:
+            return ClassicQueue(_declaration(row), store, ReadyList(0), queue_id=row.id)
+        ready = PriorityReady(0, levels)
+        return PriorityQueue(_declaration(row), store, ready, queue_id=row.id)
 
     def open_delays(self) -> DelayStore:
         """The delayed messages of the vhost. Raises OSError, StorageError."""
@@ -149,7 +157,11 @@ class QueuePool:
         for path in queues.iterdir():
             if path.name not in names:
                 logger.info("removing what is left of a deleted queue: %s", path.name)
-                shutil.rmtree(path)
+                self._remove(path)
+
+    def _remove(self, directory: Path) -> None:
+        if directory.is_dir():
+            self._settings.space.sweep(remove_directory(directory))
 
     def _path(self, queue_id: int) -> Path:
         return self._directory / "queues" / str(queue_id)

@@ -1,6 +1,7 @@
 """Restoring a vhost: its exchanges, queues, bindings, policies and limits as they were stored."""
 
 import json
+from functools import partial
 
 from leveret.broker.definitions import decode_arguments
 from leveret.broker.limits import VHostLimits
@@ -10,7 +11,6 @@ from leveret.broker.vhost import VHost
 from leveret.exchanges.destination import Destination
 from leveret.exchanges.registry import create_exchange
 from leveret.queues.arguments import QueueArguments
-from leveret.storage.errors import StorageError
 from leveret.storage.metadata import Definitions
 from leveret.storage.rows import BindingRow
 
@@ -18,7 +18,7 @@ from leveret.storage.rows import BindingRow
 def restore(vhost: VHost, pool: QueuePool, definitions: Definitions) -> None:
     """Fill a new *vhost* with what *definitions* name for it.
 
-    A queue whose log cannot be read is there, but stopped.
+    The queues are there, and recovered later.
     """
     vhost_id = vhost.definitions.vhost_id
     for parameter in definitions.parameters:
@@ -44,7 +44,8 @@ def restore(vhost: VHost, pool: QueuePool, definitions: Definitions) -> None:
     for binding in definitions.bindings:
         if binding.vhost_id == vhost_id:
             _restore_binding(vhost, binding)
-    vhost.delays.start()
+    if not vhost.recovering:
+        vhost.delays.start()
 
 
 def _restore_queues(vhost: VHost, pool: QueuePool, definitions: Definitions) -> None:
@@ -53,15 +54,9 @@ def _restore_queues(vhost: VHost, pool: QueuePool, definitions: Definitions) -> 
     pool.sweep(queue.id for queue in queues)
     for row in queues:
         declared = QueueArguments.parse(decode_arguments(row.arguments), row.name, vhost.name)
-        effective = vhost.policies.effective_queue_arguments(declared, row.name)
-        try:
-            queue = pool.restore(row, declared, counts_tries=effective.counts_tries)
-            vhost.add_queue(queue, declared)
-        except (OSError, StorageError) as error:
-            # The others are none the worse for it; its files stay for whoever repairs them.
-            stopped = pool.unopened(row)
-            vhost.add_queue(stopped, declared)
-            vhost.fail_queue(stopped, error)
+        vhost.expect_queue(
+            pool.unopened(row, declared), declared, partial(pool.restore, row, declared)
+        )
 
 
 def _restore_binding(vhost: VHost, row: BindingRow) -> None:
@@ -72,5 +67,5 @@ def _restore_binding(vhost: VHost, row: BindingRow) -> None:
         else vhost.queues.get(row.destination)
     )
     if source is None or destination is None:
-        return  # its queue was not opened
+        return
     vhost.restore_binding(source, destination, row.routing_key, decode_arguments(row.arguments))

@@ -37,6 +37,7 @@ from leveret.broker.timestamps import Timestamping
 from leveret.broker.turn import Turn
 from leveret.broker.users import LoginRefusedReason, User
 from leveret.broker.vhost import VHost
+from leveret.queues.classic import ClassicQueue
 
 logger = logging.getLogger(__name__)
 
@@ -233,9 +234,7 @@ class Session:
                 self.fail(error)
             elif self.connection.state is ConnectionState.OPEN:
                 action()
-            self.connection.release()
-            self._transport.released()
-            self._turn.output(self)
+            self._resume()
 
         self.connection.hold()
         if logs:
@@ -243,6 +242,24 @@ class Session:
         else:
             self.vhost.definitions.wait(committed)
             self._turn.wait_for_commit()
+
+    def wait_for(
+        self, queues: list[ClassicQueue], number: int, method: bytes, do: Callable[[], object]
+    ) -> None:
+        """*do* what came on channel *number* again when *queues* may be recovered.
+
+        Nothing is read from here before. No queues: when what waits already is done.
+        """
+        is_first = not self.connection.has_deferred
+        self.connection.defer(number, method, do)
+        if is_first:
+            assert self.vhost is not None
+            self.vhost.recovery.want(queues, self._resume)
+
+    def _resume(self) -> None:
+        self.connection.release()
+        self._transport.released()
+        self._turn.output(self)
 
     def fail(self, error: Exception) -> None:
         """Something that this connection relied on did not reach the disk."""

@@ -31,6 +31,7 @@ from leveret.broker.keeper import Keeper
 from leveret.broker.limits import VHostLimits
 from leveret.broker.policies import PolicySet
 from leveret.broker.postings import Postings, history_of
+from leveret.broker.recovery import Recovery
 from leveret.broker.routes import RouteTable
 from leveret.broker.turn import Turn
 from leveret.exchanges.binding import Binding
@@ -68,9 +69,17 @@ class QueueFactory(Protocol):
         """The file of the keys called *name*."""
 
 
+class RestoreQueue(Protocol):
+    """How a queue comes back from its log."""
+
+    def __call__(self, effective: QueueArguments) -> ClassicQueue:
+        """The queue, with what the *effective* arguments need. Raises OSError, StorageError."""
+
+
 class VHost:
     """The exchanges, queues and bindings of one virtual host.
 
+    The queues in `recovering` are there by name; their messages are not known yet.
     *check_exchange_limit* is given the names of a new exchange and of the vhost and raises
     PreconditionFailed if the broker may not have another one.
     """
@@ -82,6 +91,7 @@ class VHost:
         definitions: DefinitionLog,
         queue_factory: QueueFactory,
         check_exchange_limit: Callable[[str, str], None],
+        recovery: Recovery,
     ) -> None:
         self.name = name
         self.turn = turn
@@ -91,6 +101,8 @@ class VHost:
         self._queue_factory = queue_factory
         self._check_exchange_limit = check_exchange_limit
         self.queues: dict[str, ClassicQueue] = {}
+        self.recovery = recovery
+        self.recovering: set[ClassicQueue] = set()
         self._exclusive: dict[object, dict[ClassicQueue, None]] = {}
         self.exchanges: dict[str, Exchange] = {"": DefaultExchange(self.queues)}
         for predeclared in PREDECLARED:
@@ -104,8 +116,12 @@ class VHost:
         self.routes = RouteTable(name, self.exchanges)
         self.delays = DelayedMessages(queue_factory.open_delays(), turn, self._post_due)
         self.duplicates = Duplicates(queue_factory.open_key_log, turn)
-        self.postings = Postings(self.routes.router, turn, self.delays, self.duplicates)
-        dead_letters = DeadLetters(self.exchanges.get, self.postings, turn)
+        self.postings = Postings(
+            self.routes.router, turn, self.delays, self.duplicates, self.recovering
+        )
+        dead_letters = DeadLetters(
+            self.exchanges.get, self.postings, turn, self.recovering, recovery.want
+        )
         self._keeper = Keeper(dead_letters, self.duplicates, turn, self._remove_unused)
 
     # ---- exchanges
@@ -264,15 +280,60 @@ class VHost:
         self.add_queue(queue, QueueArguments())
         return queue
 
+    def expect_queue(
+        self, queue: ClassicQueue, arguments: QueueArguments, restore: RestoreQueue
+    ) -> None:
+        """Enter a queue that is to be recovered by *restore*; *arguments* as in `add_queue`."""
+        self.queues[queue.name] = queue
+        queue.arguments = queue.declared_arguments = arguments
+        self.recovering.add(queue)
+        self.recovery.add(
+            queue,
+            partial(self._restore, queue.name, arguments, restore),
+            partial(self._recovered, queue),
+        )
+
+    def _restore(self, name: str, declared: QueueArguments, restore: RestoreQueue) -> ClassicQueue:
+        """Recover a queue; not in the loop. Raises OSError, StorageError."""
+        effective = self.policies.effective_queue_arguments(declared, name)
+        queue = restore(effective)
+        queue.declared_arguments = declared
+        # What this reads of the messages is not read in the loop. Keys are shared with the loop.
+        if effective != queue.arguments and not effective.deduplicates:
+            queue.configure(effective, self._keeper, self.turn.now_ms)
+        return queue
+
+    def _recovered(self, queue: ClassicQueue, made: ClassicQueue, error: Exception | None) -> None:
+        """*queue* can be used: it is what was *made* of its log, or it has stopped."""
+        self.recovering.discard(queue)
+        if error is None:
+            queue.become(made)
+        if self.queues.get(queue.name) is queue:
+            try:
+                self._recovered_with(queue, error)
+            except (OSError, StorageError) as failure:
+                self.fail_queue(queue, failure)
+        if not self.recovering:
+            self.delays.start()
+
+    def _recovered_with(self, queue: ClassicQueue, error: Exception | None) -> None:
+        if error is not None:
+            # The others are none the worse for it; its files stay for whoever repairs them.
+            self.fail_queue(queue, error)
+            return
+        effective = self._arguments(queue)
+        if effective != queue.arguments:
+            queue.configure(effective, self._keeper, self.turn.now_ms)
+        if queue.ready.count or not effective.is_plain:
+            self.turn.touch(queue)
+
     def add_queue(self, queue: ClassicQueue, arguments: QueueArguments) -> None:
-        """Enter a queue into the pool; *arguments* are those it was declared with."""
+        """Enter a new queue into the pool; *arguments* are those it was declared with."""
         self.queues[queue.name] = queue
         queue.declared_arguments = arguments
         effective = self._arguments(queue)
         if effective != queue.arguments:
             queue.configure(effective, self._keeper, self.turn.now_ms)
-            self.turn.touch(queue)
-        elif queue.ready.count:
             self.turn.touch(queue)
         if queue.owner is not None:
             self._exclusive.setdefault(queue.owner, {})[queue] = None
@@ -313,11 +374,17 @@ class VHost:
         for consumer in list(queue.consumers):
             queue.consumers.remove(consumer)
             consumer.outlet.cancelled(consumer)
+        if queue in self.recovering:
+            self.recovering.discard(queue)
+            self.recovery.drop(queue)
         if durable:
-            self.definitions.wait(partial(_definition_deleted, queue))
+            self.definitions.wait(partial(self._definition_deleted, queue))
             self.turn.wait_for_commit()
         else:
             queue.delete()
+
+    def _definition_deleted(self, queue: ClassicQueue, error: Exception | None) -> None:
+        self.recovery.once_idle(queue, partial(_definition_deleted, queue, error))
 
     def _post_due(
         self, exchange_name: str, routing_key: str, messages: list[bytes], attributes: int
@@ -424,6 +491,8 @@ class VHost:
         self.routes.changed()
 
     def _change_arguments(self, queue: ClassicQueue) -> None:
+        if queue in self.recovering:
+            return  # it will go by those that are in force when it is there
         arguments = self._arguments(queue)
         if arguments != queue.arguments and not queue.stopped:
             with suppress(InternalError):  # it has stopped now

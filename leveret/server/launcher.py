@@ -1,7 +1,8 @@
 """Launcher: the composition root. Builds the broker, runs it until a signal, takes it down.
 
-Start: data directory, definitions, queues, storage thread, listener, control socket, ready line.
-Stop: control socket, listener, connections (320), what they left behind, storage thread, files.
+Start: data directory, definitions, threads, listener, control socket, ready line; the messages in
+the queues come back meanwhile.
+Stop: control socket, listener, connections (320), what they left behind, threads, files.
 """
 
 import asyncio
@@ -32,6 +33,7 @@ from leveret.queues.spill import SpillArea
 from leveret.server.commit_loop import CommitLoop
 from leveret.server.config import Config
 from leveret.server.control import ControlSocket
+from leveret.server.recovery_loop import RecoveryLoop
 from leveret.server.resource_monitor import ResourceLimits, ResourceMonitor
 from leveret.server.resources import (
     available_memory_bytes,
@@ -53,6 +55,8 @@ logger = logging.getLogger(__name__)
 
 BACKLOG = 4096
 TICK_S = 1.0
+REPORT_S = 2.0
+"""Between two lines of the log on how far the recovery is."""
 GC_THRESHOLD = (10_000, 20, 50)
 """The hot path makes no cycles: look for them less often than every 700 objects."""
 SPARE_FILES = 4
@@ -149,6 +153,9 @@ class Server:
         self._commits = CommitLoop(
             self._committer, loop, settled=self._turn.run, failed=self.broker.log_failed
         )
+        self._recovery = RecoveryLoop(
+            self.broker.recovery, loop, enter=self._begin_turn, done=gc.freeze
+        )
         self._tuning = Tuning(config.channel_max, config.frame_max, config.heartbeat_s)
         self._facts_reader = FactsReader()
         self._shapes = ShapeBook()
@@ -162,6 +169,7 @@ class Server:
         self.broker.open(self._metadata.load())
         self._commits.start()
         self._sweeper.start()
+        self._recovery.start()
         try:
             self._turn.wait_for_commit()
             self._monitor.check()
@@ -184,6 +192,7 @@ class Server:
                     tasks.start_soon(self._tick)
                     tasks.start_soon(self._sync)
                     tasks.start_soon(self._monitor.run)
+                    tasks.start_soon(self._report_recovery)
                     yield server.sockets[0].getsockname()[1]
                     tasks.cancel_scope.cancel()
             finally:
@@ -191,6 +200,7 @@ class Server:
                 with anyio.CancelScope(shield=True):
                     await self._close_connections()
         finally:
+            self._recovery.stop()
             self._turn.run()
             self._commits.stop()
             self.broker.close()
@@ -215,6 +225,14 @@ class Server:
             timestamping=self._config.timestamping,
         )
 
+    def _begin_turn(self) -> None:
+        self._turn.now_ms = _now_ms()
+
+    async def _report_recovery(self) -> None:
+        while self.broker.recovery:
+            await anyio.sleep(REPORT_S)
+            self._recovery.report()
+
     def _wake_committer(self) -> None:
         self._commits.wake()
 
@@ -231,6 +249,9 @@ class Server:
             for connection in list(self._connections):
                 connection.tick(now, self._config.handshake_timeout_s)
             self._space.expire(_now_ms())
+            for log in self._space.look_after(_now_ms()):
+                self._committer.touch(log)
+                self._committer.touch_state(log)
 
     async def _sync(self) -> None:
         """Sync what nobody waits for: states, and unless confirms do wait, messages."""

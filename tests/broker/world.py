@@ -30,6 +30,7 @@ class World:
         self.now_ms = 1_000_000
         self.full: list[bool] = []
         self.timestamping = Timestamping.NEVER
+        self.recovers = True  # at its start, and not when it is told to
         self._open()
 
     def _open(self) -> None:
@@ -49,7 +50,15 @@ class World:
         )
         self.broker = Broker(self.directory, settings, self.committer, self.turn, self._limits)
         self.broker.open(self._metadata.load())
+        if self.recovers:
+            self.recover()
         self.commit()
+
+    def recover(self, *, only_wanted: bool = False) -> None:
+        """Recover all queues, or those that somebody waits for."""
+        recovery = self.broker.recovery
+        while jobs := recovery.work(only_wanted=only_wanted):
+            recovery.finish(jobs)
 
     @property
     def vhost(self) -> VHost:
