@@ -11,7 +11,12 @@ Format, big endian:
     crc32  = crc32(meta + payload) XOR (offset & 0xffffffff)
 
 The checksum covers timestamp, attributes and payload and binds the record to its offset; a wrong
-length reads a wrong payload. Records follow each other without a gap.
+length reads a wrong payload. Records follow each other without a hole.
+
+A record with bit 63 of its attributes set is a control record, no message. Its payload:
+    u8 kind, 1: a gap
+    u64 how many messages are gone from this place, of which the record's offset is the first
+The next record has the offset behind the gap. Only files whose flags say so have control records.
 
 Both directions are built from iterators that run in C: nothing here interprets bytecode per
 record where the records of a run have one length.
@@ -32,6 +37,9 @@ from leveret.storage.errors import CorruptRecord
 RECORD_HEADER = struct.Struct(">IIQQ")
 RECORD_HEADER_SIZE = RECORD_HEADER.size
 META = struct.Struct(">QQ")
+CONTROL = 1 << 63
+"""The attribute of records that are no messages."""
+GAP = struct.Struct(">BQ")
 Picked = tuple[int, int, int, bytes]
 """A record by itself: offset, timestamp in milliseconds, attributes, payload."""
 
@@ -44,6 +52,8 @@ _LOW_32 = 0xFFFFFFFF
 # because it differs most.
 _RUN_COLUMNS = (3, 2, 1, 0, *range(23, 7, -1))
 _LENGTH_COLUMNS = _RUN_COLUMNS[:4]
+_GAP_KIND = 1
+_CONTROL_BYTE = 0x80  # of the meta's ninth byte
 # Bounds the bytes looked at in vain where equal lengths are a coincidence.
 _MAX_RUN = 512
 
@@ -81,6 +91,12 @@ def _checksums(payloads: list[bytes], meta: bytes, first_offset: int) -> Iterato
     if low + len(payloads) > _LOW_32:
         offsets = map(and_, offsets, repeat(_LOW_32))
     return map(xor, map(crc32, payloads, repeat(crc32(meta))), offsets)
+
+
+def encode_gap(first_offset: int, count: int, timestamp_ms: int) -> bytes | bytearray:
+    """Return the record that stands for *count* messages that are gone."""
+    payload = GAP.pack(_GAP_KIND, count)
+    return encode_batch(Batch(first_offset, timestamp_ms, CONTROL, [payload], len(payload)))
 
 
 def records_within(batch: Batch, size: int) -> int:
@@ -132,6 +148,17 @@ def record_size(data: bytes, at: int = 0) -> int:
     return RECORD_HEADER_SIZE + length
 
 
+def gap_count(data: bytes, at: int) -> int:
+    """Return how many messages the gap at *at* stands for, 0 if a message is there.
+
+    *data* has the whole record if it is a gap.
+    """
+    if data[at + 16] < _CONTROL_BYTE:
+        return 0
+    count: int = GAP.unpack_from(data, at + RECORD_HEADER_SIZE)[1]
+    return count
+
+
 def record_timestamp_ms(header: bytes) -> int:
     """Return the timestamp of the record that begins with *header*."""
     timestamp_ms: int = RECORD_HEADER.unpack_from(header)[2]
@@ -156,36 +183,46 @@ def read_record(data: bytes, at: int, offset: int, *, path: Path, position: int)
 
 def read_batches(
     data: bytes, first_offset: int, *, path: Path, position: int
-) -> tuple[list[Batch], int]:
-    """Decode the complete records of *data* and return them with the bytes they took.
+) -> tuple[list[Batch], int, int]:
+    """Decode the complete records of *data*; return them, the bytes they took, the next offset.
 
-    Neighbours with equal timestamp and attributes come as one batch. *path* and *position* say
-    where *data* begins, for errors. Stops in front of a bad record, and raises CorruptRecord if
-    it is the first.
+    Neighbours with equal timestamp and attributes come as one batch, which no gap interrupts.
+    *path* and *position* say where *data* begins, for errors. Stops in front of a bad record, and
+    raises CorruptRecord if it is the first.
     """
     batches: list[Batch] = []
     end = len(data)
     at = 0
+    offset = first_offset
     while at + RECORD_HEADER_SIZE <= end:
         start = at
-        offset = batches[-1].next_offset if batches else first_offset
         payloads, checksums, meta, payload_length, at = _gather(data, at)
         if not payloads:
             break
+        is_gap = meta[8] >= _CONTROL_BYTE
+        if is_gap:
+            del payloads[1:], checksums[1:]
+            at = start + RECORD_HEADER_SIZE + len(payloads[0])
         actual = list(_checksums(payloads, meta, offset))
         bad = actual != checksums
         if bad:
             payloads = payloads[: next(compress(count(), map(ne, actual, checksums)))]
             at = start + sum(map(len, payloads)) + RECORD_HEADER_SIZE * len(payloads)
-        if payloads:
+        if is_gap and payloads:
+            kind, gap = GAP.unpack(payloads[0]) if len(payloads[0]) == GAP.size else (0, 0)
+            if kind != _GAP_KIND:
+                raise CorruptRecord(path, position + start, offset, "a gap")
+            offset += gap
+        elif payloads:
             timestamp_ms, attributes = META.unpack(meta)
             batches.append(Batch(offset, timestamp_ms, attributes, payloads, payload_length))
+            offset += len(payloads)
         if bad:
-            if not batches:
+            if offset == first_offset:
                 expected = f"crc32 {checksums[0]:08x}, not {actual[0]:08x}"
                 raise CorruptRecord(path, position, first_offset, expected)
             break
-    return batches, at
+    return batches, at, offset
 
 
 def _gather(data: bytes, at: int) -> tuple[list[bytes], list[int], bytes, int, int]:

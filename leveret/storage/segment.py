@@ -12,13 +12,15 @@ from pathlib import Path
 
 from leveret.storage.batch import Batch
 from leveret.storage.disk_space import Sweep, give_back, sweep_now
-from leveret.storage.errors import CorruptRecord
+from leveret.storage.errors import CorruptRecord, OffsetOutOfRange
 from leveret.storage.files import HEADER_SIZE, LogFile
 from leveret.storage.offset_index import OffsetIndex
 from leveret.storage.offset_set import OffsetSet
 from leveret.storage.record import (
+    GAP,
     RECORD_HEADER_SIZE,
     Picked,
+    gap_count,
     read_batches,
     read_record,
     record_length,
@@ -49,18 +51,21 @@ _SKIP_BYTES = 16384
 class Segment:
     """The records from `base_offset` up to, not including, `next_offset`.
 
-    `acked` holds the offsets that are settled. A sealed segment takes no more records.
+    `acked` holds the offsets that are settled. A sealed segment takes no more records. One that
+    `has_gaps` lacks some of the settled ones.
     """
 
     __slots__ = (
         "_cursor",
         "_entries",
+        "_gaps",
         "_index_interval_bytes",
         "_indexed_position",
         "_last_timestamp_ms",
         "acked",
         "base_offset",
         "first_timestamp_ms",
+        "has_gaps",
         "index",
         "is_sealed",
         "log",
@@ -76,6 +81,8 @@ class Segment:
         self.first_timestamp_ms = 0
         self._last_timestamp_ms = 0
         self.is_sealed = False
+        self.has_gaps = False
+        self._gaps: OffsetSet | None = None
         self.acked = OffsetSet()
         self.log = LogFile(log, LOG_MAGIC)
         self.index = OffsetIndex(index)
@@ -138,7 +145,7 @@ class Segment:
             self.first_timestamp_ms = batches[0].timestamp_ms
         written = self.log.append(chunks)
         for batch, chunk in zip(batches, chunks, strict=True):
-            self._add_to_index(batch, position)
+            self._add_to_index(batch.first_offset, batch.timestamp_ms, position)
             position += len(chunk)
         self.next_offset = batches[-1].next_offset
         self._last_timestamp_ms = batches[-1].timestamp_ms
@@ -147,18 +154,31 @@ class Segment:
     def read(self, offset: int, max_bytes: int) -> list[Batch]:
         """Return the records from *offset* on in about *max_bytes*, at least one.
 
-        Raises CorruptRecord if the record at *offset* is bad.
+        A gap is stepped over; returns nothing if it reaches to the end. Raises CorruptRecord if
+        the first record is bad.
         """
-        position = self._cursor[1] if self._cursor[0] == offset else self._locate(offset)
-        batches, consumed = self._decode(offset, position, max_bytes)
-        self._cursor = (batches[-1].next_offset, position + consumed)
+        if self._cursor[0] == offset:
+            position = self._cursor[1]
+        elif self.has_gaps:
+            offset, position = self._seek(offset)
+        else:
+            position = self._locate(offset)
+        batches: list[Batch] = []
+        while not batches and position < self.size:  # more than once for a gap
+            batches, consumed, offset = self._decode(offset, position, max_bytes)
+            position += consumed
+        self._cursor = (offset, position)
         return batches
 
     def pick(self, offsets: Sequence[int]) -> Iterator[Picked]:
         """Yield the records at *offsets*, which are sorted.
 
-        Flat, because what is read here and there is read one by one. Raises CorruptRecord.
+        Flat, because what is read here and there is read one by one. Raises CorruptRecord, and
+        OffsetOutOfRange for one that is gone.
         """
+        if self.has_gaps:
+            yield from self._pick_across_gaps(offsets)
+            return
         base_offset, lookup, read = self.base_offset, self.index.lookup, self.log.read
         window = b""
         # The record at `place` in the window, which begins at `position`, has the offset `at`.
@@ -278,11 +298,14 @@ class Segment:
         offset = self.base_offset + relative_offset
         while position < self.size:
             try:
-                batches, consumed = self._decode(offset, position, self._index_interval_bytes)
+                batches, consumed, following = self._decode(
+                    offset, position, self._index_interval_bytes
+                )
             except CorruptRecord:
                 break
-            self._add_to_index(batches[0], position)
-            offset = batches[-1].next_offset
+            if batches:
+                self._add_to_index(offset, batches[0].timestamp_ms, position)
+            offset = following
             position += consumed
         self.next_offset = offset
         return start, position
@@ -327,11 +350,11 @@ class Segment:
         if descriptor is not None:
             sweep(give_back(descriptor))
 
-    def _add_to_index(self, batch: Batch, position: int) -> None:
+    def _add_to_index(self, offset: int, timestamp_ms: int, position: int) -> None:
         if position - self._indexed_position >= self._index_interval_bytes:
-            relative_offset = batch.first_offset - self.base_offset
+            relative_offset = offset - self.base_offset
             self.index.append(relative_offset, position)
-            self.times.append(batch.timestamp_ms, relative_offset)
+            self.times.append(timestamp_ms, relative_offset)
             self._indexed_position = position
 
     def _locate(self, offset: int) -> int:
@@ -346,16 +369,60 @@ class Segment:
             position += passed
         return position
 
-    def _decode(self, offset: int, position: int, max_bytes: int) -> tuple[list[Batch], int]:
+    def _seek(self, offset: int) -> tuple[int, int]:
+        """Return the first offset from *offset* on that is in no gap, and where it lies."""
+        indexed, start = self.index.lookup(offset - self.base_offset)
+        for at, gone, position in self._walk(self.base_offset + indexed, start):
+            if at >= offset and not gone:
+                return at, position
+        return self.next_offset, self.size
+
+    def _walk(self, at: int, position: int) -> Iterator[tuple[int, int, int]]:
+        """Yield the records from *at* on: offset, how many messages it is a gap of, position."""
+        window = b""
+        place = 0
+        while position < self.size:
+            if place + RECORD_HEADER_SIZE + GAP.size > len(window):
+                window, place = self.log.read(position, _SKIP_BYTES), 0
+                if len(window) < RECORD_HEADER_SIZE:
+                    raise CorruptRecord(self.log.path, position, at, "a record, not the end")
+            gone = gap_count(window, place)
+            yield at, gone, position
+            size = record_size(window, place)
+            at += gone or 1
+            position += size
+            place += size
+
+    def _pick_across_gaps(self, offsets: Sequence[int]) -> Iterator[Picked]:
+        path = self.log.path
+        for offset in offsets:
+            at, position = self._seek(offset)
+            if at != offset:
+                raise OffsetOutOfRange(f"{path}: offset {offset} was deleted")
+            size = record_size(self.log.read(position, RECORD_HEADER_SIZE))
+            data = self.log.read(position, min(size, self.size - position))
+            yield read_record(data, 0, offset, path=path, position=position)
+
+    @property
+    def gaps(self) -> OffsetSet:
+        """The offsets of messages that are gone. Reads the log when first asked. Raises OSError."""
+        if self._gaps is None:
+            self._gaps = OffsetSet()
+            if self.has_gaps:
+                for at, gone, _ in self._walk(self.base_offset, HEADER_SIZE):
+                    self._gaps.add(at, at + gone)
+        return self._gaps
+
+    def _decode(self, offset: int, position: int, max_bytes: int) -> tuple[list[Batch], int, int]:
         path = self.log.path
         data = self.log.read(
             position, min(max(max_bytes, RECORD_HEADER_SIZE), self.size - position)
         )
-        batches, consumed = read_batches(data, offset, path=path, position=position)
-        if not batches and len(data) >= RECORD_HEADER_SIZE:
+        batches, consumed, following = read_batches(data, offset, path=path, position=position)
+        if not consumed and len(data) >= RECORD_HEADER_SIZE:
             # One record that is larger than was asked for.
             data = self.log.read(position, min(record_size(data), self.size - position))
-            batches, consumed = read_batches(data, offset, path=path, position=position)
-        if not batches:
+            batches, consumed, following = read_batches(data, offset, path=path, position=position)
+        if not consumed:
             raise CorruptRecord(path, position, offset, f"a whole record, not {len(data)} bytes")
-        return batches, consumed
+        return batches, consumed, following

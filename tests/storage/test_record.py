@@ -10,8 +10,11 @@ from hypothesis import strategies as st
 from leveret.storage.batch import Batch
 from leveret.storage.errors import CorruptRecord
 from leveret.storage.record import (
+    CONTROL,
     RECORD_HEADER_SIZE,
     encode_batch,
+    encode_gap,
+    gap_count,
     read_batches,
     records_within,
     skip_records,
@@ -59,33 +62,57 @@ def test_every_path_encodes_as_the_reference(
     assert encode_batch(batch) == reference_encode(batch)
 
 
-@given(
-    OFFSETS, st.lists(st.tuples(st.sampled_from([(1, 1), (1, 2), (2, 1)]), PAYLOADS), max_size=6)
-)
+PARTS = st.tuples(st.sampled_from([(1, 1), (1, 2), (2, 1)]), PAYLOADS) | st.integers(1, 2**33)
+"""Batches, and gaps between them."""
+
+
+@given(OFFSETS, st.lists(PARTS, max_size=8))
 def test_decoding_gives_back_what_was_encoded(
-    offset: int, parts: list[tuple[tuple[int, int], list[bytes]]]
+    offset: int, parts: list[tuple[tuple[int, int], list[bytes]] | int]
 ) -> None:
     data, expected, at = b"", [], offset
-    for meta, payloads in parts:
+    for part in parts:
+        if isinstance(part, int):
+            data += encode_gap(at, part, 1)
+            assert gap_count(data[-33:], 0) == part
+            at += part
+            continue
+        meta, payloads = part
         batch = make_batch(at, payloads, meta)
         data += encode_batch(batch)
-        expected += [(meta, payload) for payload in payloads]
+        assert gap_count(data[-len(encode_batch(batch)) :], 0) == 0
+        expected += [(o, meta, payload) for o, payload in enumerate(payloads, at)]
         at = batch.next_offset
-    batches, consumed = read_batches(data, offset, path=PATH, position=8)
-    assert consumed == len(data)
-    found = [((b.timestamp_ms, b.attributes), payload) for b in batches for payload in b.payloads]
+    batches, consumed, following = read_batches(data, offset, path=PATH, position=8)
+    assert (consumed, following) == (len(data), at)
+    found = [
+        (at, (b.timestamp_ms, b.attributes), payload)
+        for b in batches
+        for at, payload in enumerate(b.payloads, b.first_offset)
+    ]
     assert found == expected
-    assert [b.first_offset for b in batches] == [offset, *(b.next_offset for b in batches)][:-1]
     for batch in batches:
         assert batch == make_batch(
             batch.first_offset, batch.payloads, (batch.timestamp_ms, batch.attributes)
         )
 
 
+def test_a_damaged_gap_is_found() -> None:
+    good = bytes(encode_gap(3, 7, 1))
+    for index in range(4 * 8, len(good) * 8):
+        data = bytearray(good)
+        data[index // 8] ^= 1 << index % 8
+        with pytest.raises(CorruptRecord):
+            read_batches(bytes(data), 3, path=PATH, position=8)
+    unknown = encode_batch(make_batch(3, [b"\x02" + bytes(8)], (1, CONTROL)))
+    with pytest.raises(CorruptRecord, match="expected a gap"):
+        read_batches(bytes(unknown), 3, path=PATH, position=8)
+
+
 def test_a_long_run_is_one_batch() -> None:
     batch = make_batch(5, [b"%06d" % i for i in range(5000)])
     data = bytes(encode_batch(batch))
-    assert read_batches(data, 5, path=PATH, position=8) == ([batch], len(data))
+    assert read_batches(data, 5, path=PATH, position=8) == ([batch], len(data), 5005)
 
 
 def test_an_incomplete_record_ends_the_batches() -> None:
@@ -93,9 +120,9 @@ def test_an_incomplete_record_ends_the_batches() -> None:
     data = bytes(encode_batch(batch))
     stride = RECORD_HEADER_SIZE + 4
     for size in range(len(data)):
-        batches, consumed = read_batches(data[:size], 0, path=PATH, position=8)
+        batches, consumed, following = read_batches(data[:size], 0, path=PATH, position=8)
         assert consumed == size // stride * stride
-        assert sum(len(b.payloads) for b in batches) == size // stride
+        assert sum(len(b.payloads) for b in batches) == following == size // stride
 
 
 @pytest.mark.parametrize("payloads", [[b"aaaa", b"bbbb", b"cccc"], [b"a", b"bb", b"ccc"], [b"x"]])
@@ -106,7 +133,7 @@ def test_any_flipped_bit_is_found(payloads: list[bytes]) -> None:
         data[index // 8] ^= 1 << index % 8
         found: list[bytes] = []
         with contextlib.suppress(CorruptRecord):
-            batches, _ = read_batches(bytes(data), 3, path=PATH, position=8)
+            batches, *_ = read_batches(bytes(data), 3, path=PATH, position=8)
             found = [payload for batch in batches for payload in batch.payloads]
         assert found == payloads[: len(found)]
         assert len(found) < len(payloads)
