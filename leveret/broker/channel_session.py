@@ -261,7 +261,7 @@ class ChannelSession:
         if self.vhost.recovering:
             awaited = awaited_queues(self, method)
             if awaited:
-                ids = method.frame_id.to_bytes(4, "big")
+                ids = method.index.to_bytes(4, "big")
                 self.session.wait_for(awaited, self.number, ids, partial(self.method, method))
                 return
         handler(self, method)

@@ -23,6 +23,7 @@ def list_queues(broker: Broker, *, vhost: str | None = None) -> list[dict[str, o
 
 def _queue(vhost: VHost, queue: ClassicQueue) -> dict[str, object]:
     match = vhost.policies.match_queue(queue.name, queue.arguments.queue_type)
+    is_recovering = queue in vhost.recovering
     return {
         "vhost": vhost.name,
         "name": queue.name,
@@ -33,11 +34,11 @@ def _queue(vhost: VHost, queue: ClassicQueue) -> dict[str, object]:
         "policy": _name(match.policy),
         "operator_policy": _name(match.operator_policy),
         "effective_policy_definition": match.definition,
-        "messages_ready": queue.ready.count,
+        "messages_ready": None if is_recovering else queue.ready.count,
         "messages_unacknowledged": queue.unacked,
-        "messages": queue.ready.count + queue.unacked,
+        "messages": None if is_recovering else queue.ready.count + queue.unacked,
         "consumers": len(queue.consumers),
-        "state": "stopped" if queue.stopped else "running",
+        "state": "recovering" if is_recovering else "stopped" if queue.stopped else "running",
     }
 
 
