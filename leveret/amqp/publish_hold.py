@@ -189,7 +189,7 @@ class HeldChannel:
         if kind is commands.Tx.Commit or kind is commands.Tx.Rollback:
             barrier = Barrier.COMMIT
         work = partial(self._receiver.method, method)
-        self._wait(barrier, Work(method.frame_id.to_bytes(4, "big"), 0, OVERHEAD, work))
+        self._wait(barrier, Work(method.index.to_bytes(4, "big"), 0, OVERHEAD, work))
 
     def closed(self) -> None:
         """The channel is gone and what it held with it."""

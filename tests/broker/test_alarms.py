@@ -132,3 +132,18 @@ def test_a_closed_connection_hears_of_no_alarm(world: World) -> None:
     world.broker.alarms.set(Alarm.MEMORY, Level.LOW)
     world.run()
     assert peer.receive() == []
+
+
+def test_an_error_of_a_held_method_names_it(world: World) -> None:
+    peer = Peer(world)
+    peer.call(1, commands.Channel.Open(), commands.Channel.OpenOk)
+    world.broker.alarms.set(Alarm.MEMORY, Level.LOW)
+    world.run()
+    peer.publish(1, "q", b"held")
+    peer.send(1, commands.Basic.Get(queue="q"))
+    assert peer.receive() == []
+    world.broker.alarms.set(Alarm.MEMORY, Level.OFF)
+    world.run()
+    (close,) = (one.method for one in peer.receive())
+    assert isinstance(close, commands.Channel.Close)
+    assert (close.class_id, close.method_id) == (60, 70)
