@@ -6,7 +6,7 @@ take their original place (AMQP 0-9-1 §1.8.3.13, rule 03 "requeue").
 """
 
 import heapq
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -39,9 +39,12 @@ class ReadyList:
         self, ranges: Iterable[tuple[int, int]], delivered: Iterable[tuple[int, int]]
     ) -> None:
         """Start from the ready *ranges* of a recovered log; *delivered* ones are redelivered."""
-        delivered_from = sorted(delivered)
+        delivered_ranges = sorted(delivered)
+        ends = [high for _, high in delivered_ranges]
         for start, stop in ranges:
-            for piece in _cut(start, stop, delivered_from):
+            first = bisect_right(ends, start)
+            last = bisect_left(delivered_ranges, (stop,))
+            for piece in _cut(start, stop, delivered_ranges[first:last]):
                 self._return(piece)
         if self._returned:
             last = max(self._returned)
@@ -163,11 +166,12 @@ def within(offsets: Iterable[int], ranges: Sequence[tuple[int, int]]) -> list[in
     return found
 
 
-def _cut(start: int, stop: int, delivered: list[tuple[int, int]]) -> Iterable[ReadyRange]:
-    """[start, stop) in pieces that are wholly inside or outside of the *delivered* ranges."""
+def _cut(start: int, stop: int, delivered: Iterable[tuple[int, int]]) -> Iterable[ReadyRange]:
+    """[start, stop) in pieces that are wholly inside or outside of the *delivered* ranges.
+
+    Those are sorted, apart from each other, and share something with it.
+    """
     for low, high in delivered:
-        if high <= start or low >= stop:
-            continue
         if start < low:
             yield ReadyRange(start, low, False)
             start = low
