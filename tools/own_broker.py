@@ -1,5 +1,6 @@
 """A broker of our own for the tools that measure it, and how they show what they found."""
 
+import atexit
 import json
 import re
 import shutil
@@ -26,6 +27,7 @@ class Broker:
         command = [LEVERET, "serve", "--data-dir", str(data_dir), "--port", "0"]
         command += ["--log-level", "warning", *options]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        atexit.register(self._process.kill)  # should the measurement fail
         assert self._process.stdout is not None
         ready = READY.search(self._process.stdout.readline())
         assert ready, "the broker did not start"

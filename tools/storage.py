@@ -16,7 +16,7 @@ from pathlib import Path
 
 from pamqp import commands
 
-from leveret.bench.client import Address, Connection, decode_method
+from leveret.bench.client import Address, Connection
 from leveret.bench.frames import CONFIRM_SIZE, PublishBatch, encode_ack, read_confirms
 
 # With PYTHONSAFEPATH set, as the Makefile has it, Python does not look beside the script.
@@ -25,6 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from own_broker import Broker, empty_directory, markdown, verdict
 
 BODY_BYTES = 100
+BODY_FRAME = 3
 QUEUE = "storage"
 MEASURED_S = 4.0
 
@@ -116,9 +117,10 @@ class Client:
         self.connection.call(commands.Basic.Consume(queue=queue))
         buffer, taken = self.connection.buffer, 0
         while taken < count:
-            while (frame := buffer.take_frame()) is not None:
-                taken += frame[0] == 1 and isinstance(decode_method(frame), commands.Basic.Deliver)
-            buffer.receive(self.connection.socket)
+            if (frame := buffer.take_frame()) is None:
+                buffer.receive(self.connection.socket)
+            else:
+                taken += frame[0] == BODY_FRAME
 
     def acknowledge(self, tags: list[int]) -> None:
         """Acknowledge *tags*, one by one, and wait until that is done."""
