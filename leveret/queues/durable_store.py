@@ -25,7 +25,9 @@ class DurableStore:
         "_cache",
         "_delivered",
         "_ended",
+        "_is_lasting",
         "_log",
+        "_looked_at",
         "_new",
         "_settled",
         "_unwritten",
@@ -35,8 +37,10 @@ class DurableStore:
     def __init__(self, log: SegmentLog, budget: CacheBudget, cursor: int) -> None:
         self._log = log
         self._budget = budget
+        self._is_lasting = log.next_offset > 0  # is there perhaps a persistent message?
         self.next_offset = log.next_offset
         self._cache = BatchCache(cursor)
+        self._looked_at = -1
         self._new: list[Batch] = []
         self._unwritten: list[Batch] = []  # with the log, which found the disk full
         self._settled: list[int] = []
@@ -74,6 +78,9 @@ class DurableStore:
         if volatile:
             log.mark(State.VOLATILE, volatile)
         self._remember(batches)
+        if len(volatile) == len(batches):
+            return None  # a start forgets them
+        self._is_lasting = True
         return log
 
     def _remember(self, batches: list[Batch]) -> None:
@@ -102,9 +109,12 @@ class DurableStore:
         return batches
 
     def peek(self, wanted: ReadyRange) -> Batch:
-        if wanted.start < self._cache.start:
-            return self._read_log(wanted.start, wanted.start + 1, 1)[0]
-        self._load(wanted.start)
+        start = wanted.start
+        # A first look is not worth memory: after a start it may be the only one at a queue.
+        if start < self._cache.start or (not self._cache.size and start != self._looked_at):
+            self._looked_at = start
+            return self._read_log(start, start + 1, 1)[0]
+        self._load(start)
         return self._cache.first
 
     def fetch(self, start: int, stop: int) -> list[Batch]:
@@ -168,7 +178,8 @@ class DurableStore:
             for state, offsets in self._ended.items():
                 self._log.mark(state, ranges_of(offsets))
             self._ended = {}
-        return self._log if self._log.flush_state() else None
+        is_written = self._log.flush_state()
+        return self._log if is_written and self._is_lasting else None
 
     def close(self) -> None:
         self._forget()
