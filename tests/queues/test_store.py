@@ -220,3 +220,20 @@ def test_a_stopped_store_is_deleted_like_the_failed_one(tmp_path: Path) -> None:
     store.fail(OSError("disk"))
     StoppedStore("stopped", 1, store.delete).delete()
     assert not (tmp_path / "log").exists()
+
+
+def test_nothing_is_synced_for_transient_messages_alone(tmp_path: Path) -> None:
+    log = SegmentLog(tmp_path / "log", OPTIONS, lambda: 0)
+    store = DurableStore(log, CacheBudget(1000, 1000), 0)
+    store.append([b"one"] * 100, 3 | TRANSIENT, 3, 1)
+    assert store.flush() is None
+    store.settle([0])
+    assert store.flush_state() is None
+    store.append([b"two"], 3, 3, 1)
+    assert store.flush() is log
+    store.append([b"three"], 3 | TRANSIENT, 5, 1)
+    assert store.flush() is None
+    assert store.flush_state() is log
+    store.close()
+    _, found = recover(tmp_path / "log", OPTIONS, lambda: 0)
+    assert found.ready == [(100, 101)]
