@@ -496,6 +496,12 @@ def _stop(payload: bytes, position: int, amqp_type: str) -> int:
     return stop
 
 
+def plain_properties(view: PropertyView) -> dict[str, str | int]:
+    """The properties that a message has, without its headers."""
+    found = {name: getattr(view, name) for name in _FLAGS if name != "headers"}
+    return {name: value for name, value in found.items() if value is not None}
+
+
 NO_PROPERTIES = PropertyView(b"\x00\x3c" + bytes(LIST_POSITION - 2))
 """The properties of a message that has none."""
 

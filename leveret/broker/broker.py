@@ -20,6 +20,7 @@ from leveret.broker.restore import restore
 from leveret.broker.turn import Turn
 from leveret.broker.users import User, UserStore
 from leveret.broker.vhost import VHost
+from leveret.queues.message_ids import IdBudget
 from leveret.storage.changes import Change, DeleteVHost, PutPermission, PutUser, PutVHost
 from leveret.storage.committer import Committer, Waiter
 from leveret.storage.metadata import Definitions
@@ -51,6 +52,7 @@ class Broker:
         self.alarms = Alarms()
         self.vhosts: dict[str, VHost] = {}
         self.recovery = Recovery()
+        self.id_budget = IdBudget(settings.message_id_bytes)
         self.users = UserStore()
         self.user_limits: dict[str, UserLimits] = {}
         self.permissions: dict[tuple[str, str], Permissions] = {}

@@ -13,8 +13,10 @@ from typing import Any, get_args, get_origin, get_type_hints
 from leveret.broker import (
     commands_delayed,
     commands_limits,
+    commands_messages,
     commands_objects,
     commands_policies,
+    commands_replay,
     commands_users,
     commands_vhosts,
 )
@@ -24,8 +26,10 @@ from leveret.broker.errors import InvalidRequest
 COMMANDS: Mapping[str, Callable[..., object]] = {
     **commands_delayed.COMMANDS,
     **commands_limits.COMMANDS,
+    **commands_messages.COMMANDS,
     **commands_objects.COMMANDS,
     **commands_policies.COMMANDS,
+    **commands_replay.COMMANDS,
     **commands_users.COMMANDS,
     **commands_vhosts.COMMANDS,
 }

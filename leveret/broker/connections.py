@@ -10,6 +10,7 @@ from typing import Protocol
 
 from leveret.amqp.errors import NotAllowed
 from leveret.broker.limits import NodeLimits, UserLimits, VHostLimits
+from leveret.queues.classic import ClassicQueue
 
 NODE_NAME = f"leveret@{platform.node()}"
 
@@ -28,6 +29,9 @@ class Client(Protocol):
     @property
     def channel_count(self) -> int:
         """How many channels are open on it."""
+
+    def deliveries(self, queue: ClassicQueue) -> Iterator[tuple[int, int, str | None]]:
+        """What it has unacknowledged of *queue*: offset, channel, consumer tag if there is one."""
 
     def close(self, reason: str) -> None:
         """Close it from our side (320)."""

@@ -27,6 +27,7 @@ from leveret.queues.stopped_store import StoppedStore
 from leveret.storage.disk_space import DiskSpace, remove_directory
 from leveret.storage.key_log import KeyLog, read_boot_id
 from leveret.storage.log import LogOptions, SegmentLog
+from leveret.storage.offset_set import merge_intervals
 from leveret.storage.recovery import Recovered, recover
 from leveret.storage.rows import QueueRow
 
@@ -42,6 +43,7 @@ class StorageSettings:
     clock_ms: Callable[[], int]
     space: DiskSpace
     boot_id: bytes = field(default_factory=read_boot_id)
+    message_id_bytes: int = 64 * 1024 * 1024
     spills: SpillArea | None = None
 
 
@@ -102,19 +104,28 @@ class QueuePool:
         found: Recovered,
     ) -> ClassicQueue:
         budget = self._settings.budget
+        redelivered = merge_intervals(iter(sorted(found.delivered + found.replayed)))
         if levels is None:
             ready = ReadyList(log.next_offset)
-            ready.restore(found.ready, found.delivered)
+            ready.restore(found.ready, redelivered)
             store = DurableStore(log, budget, ready.cursor)
-            return ClassicQueue(declaration, store, ready, queue_id=queue_id, tries=found.tries)
+            return ClassicQueue(
+                declaration,
+                store,
+                ready,
+                queue_id=queue_id,
+                tries=found.tries,
+                replayed=found.replayed,
+            )
         queue = PriorityQueue(
             declaration,
             ScatteredDurableStore(log, budget),
             PriorityReady(log.next_offset, levels),
             queue_id=queue_id,
             tries=found.tries,
+            replayed=found.replayed,
         )
-        queue.restore(found.ready, found.delivered)
+        queue.restore(found.ready, redelivered)
         return queue
 
     def _new_log(self, queue_id: int) -> SegmentLog:

@@ -5,7 +5,7 @@ owns nothing of the socket but a `Transport` to write to.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Protocol, cast
 
 from pamqp import commands
@@ -397,6 +397,14 @@ class Session:
         return receiver
 
     # ---- errors that are not the answer to a frame
+
+    def deliveries(self, queue: ClassicQueue) -> Iterator[tuple[int, int, str | None]]:
+        """What it has unacknowledged of *queue*: offset, channel, consumer tag if there is one."""
+        for number in self.connection.channels:
+            for holder, offset in self._channel(number).unacked:
+                if holder.queue is queue:
+                    tag = None if holder.consumer is None else holder.consumer.tag
+                    yield offset, number, tag
 
     def close(self, reason: str) -> None:
         """Close the connection from our side (320)."""

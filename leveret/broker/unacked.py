@@ -41,6 +41,10 @@ class UnackedLedger:
     def __contains__(self, tag: int) -> bool:
         return tag in self._deliveries
 
+    def __iter__(self) -> Iterator[Delivery]:
+        """What is outstanding, in the order it was sent."""
+        return iter(self._deliveries.values())
+
     def issue(self, count: int) -> int:
         """Issue *count* tags; answers the first. They are outstanding only once `add`ed."""
         first = self.next_tag

@@ -571,6 +571,10 @@ class ClassicQueue:
         """These messages, withdrawn before, are safe in their new place."""
         self._settle(offsets, State.MOVED)
 
+    def give_back(self, offsets: list[int]) -> None:
+        """These messages, withdrawn before, are ready again: they may not have arrived."""
+        self._put_back(offsets)
+
     # ---- end
 
     def used(self, now_ms: int) -> None:

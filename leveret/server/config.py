@@ -135,6 +135,14 @@ class Config:
             "The same for all transient queues together.",
         ),
     )
+    message_id_index_bytes: int = field(
+        default=64 * MIB,
+        metadata=_about(
+            "storage.message_id_index_bytes",
+            Size(0, TIB),
+            "Memory for looking up messages by id, of all queues that were asked for one.",
+        ),
+    )
     frame_max: int = field(
         default=128 * KIB,
         metadata=_about(

@@ -22,8 +22,11 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 
 from leveret.broker.broker import Broker
 from leveret.broker.commands import run_command
+from leveret.broker.commands_replay import AfterLogs
 from leveret.broker.errors import InvalidRequest, RequestError
+from leveret.broker.recovery import NotRecovered
 from leveret.server.control_address import SOCKET_NAME, socket_address
+from leveret.storage.committer import Waiter
 from leveret.storage.data_directory import DataDirectoryError
 
 logger = logging.getLogger(__name__)
@@ -79,34 +82,51 @@ class ControlSocket:
     async def _answer(self, request: bytes) -> dict[str, object]:
         try:
             name, arguments = _parse(request)
-            self._broker.turn.now_ms = self._clock_ms()
-            result = run_command(self._broker, name, arguments)
+            result = await self._run(name, arguments)
         except RequestError as error:
             return {"error": str(error)}
         except Exception:  # a fault of ours in one command; the broker goes on
             logger.exception("command failed")
             return {"error": "the broker failed to do this; its log says how"}
+        waits: list[Callable[[Waiter], None]] = []
+        if isinstance(result, AfterLogs):
+            result = result.answer
+            waits.append(self._broker.turn.wait_for_logs)
         if self._broker.has_changes:
             logger.info("command: %s", name)
-            failure = await self._commit()
+            waits.append(self._broker.wait)
+        for wait in waits:
+            failure = await _outcome(wait)
             if failure is not None:
                 logger.error("commit failed: command=%s: %s", name, failure)
                 return {"error": "the storage of this broker failed"}
         return {"result": result}
 
-    async def _commit(self) -> Exception | None:
-        """Wait for the changes to be on disk; answers what prevents it."""
-        done = anyio.Event()
-        failure: Exception | None = None
+    async def _run(self, name: str, arguments: dict[str, object]) -> object:
+        """Run a command, once the queues that it is about are there."""
+        while True:
+            self._broker.turn.now_ms = self._clock_ms()
+            try:
+                return run_command(self._broker, name, arguments)
+            except NotRecovered as error:
+                is_there = anyio.Event()
+                self._broker.recovery.want(error.queues, is_there.set)
+                await is_there.wait()
 
-        def committed(error: Exception | None) -> None:
-            nonlocal failure
-            failure = error
-            done.set()
 
-        self._broker.wait(committed)
-        await done.wait()
-        return failure
+async def _outcome(wait: Callable[[Waiter], None]) -> Exception | None:
+    """Have *wait* tell when all is on disk; answers what prevents it."""
+    done = anyio.Event()
+    failure: Exception | None = None
+
+    def committed(error: Exception | None) -> None:
+        nonlocal failure
+        failure = error
+        done.set()
+
+    wait(committed)
+    await done.wait()
+    return failure
 
 
 def _parse(request: bytes) -> tuple[str, dict[str, object]]:

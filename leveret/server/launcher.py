@@ -134,6 +134,7 @@ class Server:
             _now_ms,
             self._space,
             spills=self._spills,
+            message_id_bytes=config.message_id_index_bytes,
         )
         limits = NodeLimits(
             connections=config.connection_max,
