@@ -530,7 +530,7 @@ class ClassicQueue:
     @property
     def disk_bytes(self) -> int:
         """Bytes of its files, about; 0 of a queue in memory."""
-        return 0 if self._store.log is None else self._store.log.disk_bytes
+        return self._store.disk_bytes
 
     @property
     def retained_bytes(self) -> int:

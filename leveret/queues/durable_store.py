@@ -51,6 +51,10 @@ class DurableStore:
     def log(self) -> SegmentLog:
         return self._log
 
+    @property
+    def disk_bytes(self) -> int:
+        return self._log.disk_bytes
+
     def append(
         self, payloads: list[bytes], attributes: int, payload_length: int, now_ms: int
     ) -> None:

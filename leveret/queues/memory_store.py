@@ -67,7 +67,7 @@ class MemoryStore:
 
     @property
     def disk_bytes(self) -> int:
-        """Bytes in files."""
+        """Bytes of the files of its runs, about."""
         return sum(run.disk_bytes for run in self._runs)
 
     # ---- in

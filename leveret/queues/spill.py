@@ -85,8 +85,8 @@ class SpilledRun:
 
     @property
     def disk_bytes(self) -> int:
-        """Bytes in its files."""
-        return self._log.bytes_on_disk
+        """Bytes of its files, about."""
+        return self._log.disk_bytes
 
     def append(
         self, payloads: list[bytes], attributes: int, payload_length: int, now_ms: int

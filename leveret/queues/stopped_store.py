@@ -27,6 +27,10 @@ class StoppedStore:
     def log(self) -> SegmentLog | None:
         return None
 
+    @property
+    def disk_bytes(self) -> int:
+        return 0
+
     def append(
         self, payloads: list[bytes], attributes: int, payload_length: int, now_ms: int
     ) -> None:

@@ -22,6 +22,10 @@ class MessageStore(Protocol):
     def log(self) -> SegmentLog | None:
         """The log that they lie in, if any."""
 
+    @property
+    def disk_bytes(self) -> int:
+        """Bytes of its files, about."""
+
     def append(
         self, payloads: list[bytes], attributes: int, payload_length: int, now_ms: int
     ) -> None:
