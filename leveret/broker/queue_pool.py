@@ -138,7 +138,7 @@ class QueuePool:
         """The queue of *row* without its messages, until it is restored."""
         levels = arguments.max_priority
         store = StoppedStore(
-            f"queue '{row.name}' is being recovered", 0, partial(self._remove, self._path(row.id))
+            f"queue '{row.name}' is being recovered", 0, partial(self._remove_queue, row.id)
         )
         if levels is None:
             return ClassicQueue(_declaration(row), store, ReadyList(0), queue_id=row.id)
@@ -169,6 +169,9 @@ class QueuePool:
             if path.name not in names:
                 logger.info("removing what is left of a deleted queue: %s", path.name)
                 self._remove(path)
+
+    def _remove_queue(self, queue_id: int) -> None:
+        self._remove(self._path(queue_id))
 
     def _remove(self, directory: Path) -> None:
         if directory.is_dir():

@@ -1,0 +1,108 @@
+"""A broker that serves while a queue is being recovered, over sockets."""
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pamqp import commands
+
+from tests.conftest import BrokerProcess
+from tests.durability.client import Delivery, RawClient, connected, encode_publish
+from tests.waiting import eventually
+
+PERSISTENT = commands.Basic.Properties(delivery_mode=2)
+
+
+class HeldQueue:
+    """The recovery of the first queue, until `release`: where it looks for states is a FIFO."""
+
+    def __init__(self, data_dir: Path) -> None:
+        (log,) = (data_dir / "vhosts/1/queues/1").glob("*.log")
+        self.states = log.with_suffix(".state")
+        os.mkfifo(self.states)
+
+    def release(self) -> None:
+        with self.states.open("wb"):
+            """Nothing is known of states then."""
+
+
+def publish(client: RawClient, queue: str, *bodies: bytes) -> None:
+    client.publish(*(encode_publish("", queue, PERSISTENT, body) for body in bodies))
+
+
+def confirmed(client: RawClient) -> int:
+    event = client.next_event()
+    assert isinstance(event, commands.Basic.Ack), event
+    return event.delivery_tag or 0
+
+
+def take(client: RawClient, queue: str, count: int) -> list[bytes]:
+    client.call(commands.Basic.Consume(queue=queue, no_ack=True), commands.Basic.ConsumeOk)
+    bodies = []
+    for _ in range(count):
+        event = client.next_event()
+        assert isinstance(event, Delivery), event
+        bodies.append(event.body)
+    return bodies
+
+
+@pytest.fixture
+def broker(make_broker: Callable[..., BrokerProcess]) -> BrokerProcess:
+    """A stopped one with messages in `large`, the queue to be held, and `small`."""
+    broker = make_broker().start()
+    with connected(broker.port) as client:
+        for queue in ("large", "small"):
+            client.call(commands.Queue.Declare(queue=queue, durable=True), commands.Queue.DeclareOk)
+        client.call(commands.Confirm.Select(), commands.Confirm.SelectOk)
+        publish(client, "large", b"1", b"2")
+        publish(client, "small", b"s")
+        while confirmed(client) < 3:
+            """Each turn has its own."""
+    assert broker.stop() == 0
+    return broker
+
+
+def test_a_queue_is_waited_for_by_those_who_name_it(broker: BrokerProcess) -> None:
+    held = HeldQueue(broker.data_dir)
+    broker.start()
+    with connected(broker.port) as waiting, connected(broker.port) as other:
+        waiting.call(commands.Confirm.Select(), commands.Confirm.SelectOk)
+        publish(waiting, "large", b"3")
+        publish(waiting, "small", b"behind it")
+        assert take(other, "small", 1) == [b"s"]
+        held.release()
+        assert isinstance(other.next_event(), Delivery)
+        while confirmed(waiting) < 2:
+            """Each turn has its own."""
+        assert take(waiting, "large", 3) == [b"1", b"2", b"3"]
+    log = broker.log_path.read_text()
+    assert "recovering: queues=2" in log
+    assert "recovered: queues=2 messages=3" in log
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
+def test_an_end_in_the_middle_loses_nothing(broker: BrokerProcess, end: signal.Signals) -> None:
+    held = HeldQueue(broker.data_dir)
+    broker.start()
+    with connected(broker.port) as waiting, connected(broker.port) as other:
+        publish(waiting, "large", b"3")
+        other.call(commands.Confirm.Select(), commands.Confirm.SelectOk)
+        publish(other, "small", b"t")
+        assert confirmed(other) == 1
+        broker.stop(end)
+    held.states.unlink()
+    broker.start()
+    with connected(broker.port) as client:
+        assert take(client, "large", 2) == [b"1", b"2"]
+        assert take(client, "small", 2) == [b"s", b"t"]
+
+
+def test_a_client_that_waits_is_let_go_when_the_broker_stops(broker: BrokerProcess) -> None:
+    HeldQueue(broker.data_dir)
+    broker.start()
+    with connected(broker.port) as waiting:
+        publish(waiting, "large", b"3")
+        eventually(lambda: "connected:" in broker.log_path.read_text())
+        assert broker.stop() == 0
