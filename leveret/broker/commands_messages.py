@@ -24,7 +24,7 @@ from leveret.storage.batch import Batch
 from leveret.storage.state_log import State
 
 PREVIEW_BYTES = 256
-"""Of a body, unless all of it is asked for."""
+"""Of a body, unless more is asked for."""
 MAX_CANDIDATES = 256
 """Messages read for one answer because the index of ids has them."""
 
@@ -33,11 +33,11 @@ Holders = dict[int, dict[str, object]]
 
 
 def show_message(
-    broker: Broker, *, vhost: str = "/", queue: str, offset: int, whole_body: bool = False
+    broker: Broker, *, vhost: str = "/", queue: str, offset: int, body_bytes: int = PREVIEW_BYTES
 ) -> dict[str, object]:
     """The message at *offset* with all its properties, and what became of it.
 
-    The body is in base64. Raises NoSuchObject, RequestError.
+    The first *body_bytes* of the body are in base64. Raises NoSuchObject, RequestError.
     """
     found = find_range(broker, vhost, queue)
     if not 0 <= offset < found.end:
@@ -58,7 +58,7 @@ def show_message(
         "deliveries": states.count(State.DELIVERED),
         "properties": plain_properties(properties),
         "headers": _readable(plain(properties.headers or {})),
-        "body": _encode(body, whole=whole_body),
+        "body": _encode(body, body_bytes),
     }
 
 
@@ -73,10 +73,11 @@ def browse_queue(
     stop_ms: int | None = None,
     state: str = "all",
     limit: int = 100,
-    whole_body: bool = False,
+    body_bytes: int = PREVIEW_BYTES,
 ) -> dict[str, object]:
-    """A page of `messages`, at most *limit*; they stay as they are.
+    """A page of `messages`, at most *limit*, each with the first *body_bytes* in base64.
 
+    They stay as they are.
     Raises InvalidRequest, NoSuchObject, RequestError.
     """
     check_state(state)
@@ -94,7 +95,7 @@ def browse_queue(
             if len(rows) == limit:
                 return found.answer(offset, {"messages": rows})
             _, body = split_content(message, head_length(piece.batch.attributes))
-            rows.append({**row, "body": _encode(body, whole=whole_body)})
+            rows.append({**row, "body": _encode(body, body_bytes)})
     return found.answer(page.next_offset, {"messages": rows})
 
 
@@ -210,8 +211,8 @@ def _holders(broker: Broker, queue: ClassicQueue, pieces: list[Piece]) -> Holder
     }
 
 
-def _encode(body: bytes, *, whole: bool) -> str:
-    return base64.b64encode(body if whole else body[:PREVIEW_BYTES]).decode()
+def _encode(body: bytes, count: int) -> str:
+    return base64.b64encode(body[: max(count, 0)]).decode()
 
 
 def _readable(value: PlainValue) -> object:

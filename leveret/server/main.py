@@ -102,6 +102,7 @@ COMMANDS = {
     "delayed": ("leveret.server.commands.delayed:delayed", "List and cancel delayed messages."),
     "exchange": ("leveret.server.commands.objects:exchange", "List exchanges."),
     "limits": ("leveret.server.commands.limits:limits", "Limit vhosts and users."),
+    "message": ("leveret.server.commands.messages:message", "Show a message."),
     "operator-policy": (
         "leveret.server.commands.policies:operator_policy",
         "Set upper bounds for policies.",
@@ -110,7 +111,10 @@ COMMANDS = {
         "leveret.server.commands.policies:policy",
         "Set arguments of queues and exchanges by pattern.",
     ),
-    "queue": ("leveret.server.commands.objects:queue", "List queues."),
+    "queue": (
+        "leveret.server.commands.objects:queue",
+        "List queues; browse, rewind, move and copy their messages.",
+    ),
     "user": ("leveret.server.commands.users:user", "Add, change and remove users."),
     "vhost": ("leveret.server.commands.vhosts:vhost", "Add and remove vhosts."),
 }

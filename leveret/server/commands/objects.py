@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from leveret.server.commands.client import ask
+from leveret.server.commands.history import browse, copy, move, rewind
 from leveret.server.commands.options import data_dir_option, every_vhost_option, json_option
 from leveret.server.commands.table import show
 
@@ -21,7 +22,7 @@ def _list_command(command: str, columns: tuple[str, ...], help_text: str) -> cli
     return list_
 
 
-queue = click.Group("queue", help="Queues of the running broker.")
+queue = click.Group("queue", help="Queues of the running broker and their messages.")
 queue.add_command(
     _list_command(
         "list_queues",
@@ -29,6 +30,8 @@ queue.add_command(
         "List the queues with their policies, messages and consumers.",
     )
 )
+for _command in (browse, rewind, move, copy):
+    queue.add_command(_command)
 
 exchange = click.Group("exchange", help="Exchanges of the running broker.")
 exchange.add_command(
