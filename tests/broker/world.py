@@ -10,15 +10,22 @@ from leveret.broker.timestamps import Timestamping
 from leveret.broker.turn import Turn
 from leveret.broker.vhost import VHost
 from leveret.queues.batch_cache import CacheBudget
+from leveret.queues.spill import SpillArea
 from leveret.storage.committer import Committer, SyncPolicy
-from leveret.storage.disk_space import DiskSpace
+from leveret.storage.disk_space import DiskSpace, sweep_now
 from leveret.storage.log import LogOptions
 from leveret.storage.metadata import MetadataStore
 from tests.fakes import FakeLoop
 
+OPTIONS = LogOptions(segment_bytes=4096)
+
 
 class World:
-    """One broker on *directory*."""
+    """One broker on *directory*.
+
+    *cache_bytes* is what durable queues keep in memory, and what transient ones keep there before
+    they use the disk; each of them and all together.
+    """
 
     def __init__(
         self, directory: Path, *, cache_bytes: int = 1 << 20, limits: NodeLimits = NO_LIMITS
@@ -26,6 +33,7 @@ class World:
         self.directory = directory
         self._limits = limits
         self.budget = CacheBudget(cache_bytes, cache_bytes)
+        self.transient_budget = CacheBudget(cache_bytes, cache_bytes)
         self.loop = FakeLoop()
         self.now_ms = 1_000_000
         self.full: list[bool] = []
@@ -45,8 +53,16 @@ class World:
             clock_ms=lambda: self.now_ms,
             call_later=self.loop.call_later,
         )
+        spills = SpillArea(
+            self.directory / "transient",
+            self.transient_budget,
+            OPTIONS,
+            lambda: self.now_ms,
+            sweep_now,
+        )
+        spills.clear()
         settings = StorageSettings(
-            LogOptions(segment_bytes=4096), self.budget, lambda: self.now_ms, DiskSpace()
+            OPTIONS, self.budget, lambda: self.now_ms, DiskSpace(), spills=spills
         )
         self.broker = Broker(self.directory, settings, self.committer, self.turn, self._limits)
         self.broker.open(self._metadata.load())
@@ -96,7 +112,7 @@ class World:
 
     def restart(self) -> None:
         self.close()
-        assert self.budget.used == 0
+        assert self.budget.used == self.transient_budget.used == 0
         self._open()
 
     def crash(self) -> None:

@@ -25,7 +25,8 @@ def disk(tmp_path: Path) -> Iterator[SmallDisk]:
 @pytest.fixture
 def server(disk: SmallDisk) -> Iterator[BrokerProcess]:
     limits = ("--disk-free-limit", "0", "--disk-free-hard-limit", "0")
-    broker = BrokerProcess(disk.place, *limits, prefix=disk.inside)
+    bound = ("--transient-bytes-per-queue", "64KiB")
+    broker = BrokerProcess(disk.place, *limits, *bound, prefix=disk.inside)
     broker.start()
     yield broker
     assert broker.stop() == 0
@@ -77,3 +78,25 @@ def test_publishers_wait_for_room_and_nothing_confirmed_is_lost(
     server.kill()
     server.start()
     assert drain(server.uri) == confirmed
+
+
+def test_publishers_wait_for_room_for_a_transient_queue_too(
+    disk: SmallDisk, server: BrokerProcess
+) -> None:
+    with pika.BlockingConnection(pika.URLParameters(server.uri)) as connection:
+        connection.channel().queue_declare("q")
+    disk.fill(leave=100 * KIB)
+    confirmed: list[bytes] = []
+    refused: list[bytes] = []
+    publisher = threading.Thread(target=publish_all, args=(server.uri, confirmed, refused))
+    publisher.start()
+    eventually(lambda: "publishers wait for room" in server.log_path.read_text())
+    assert 0 < len(confirmed) < MESSAGES
+    disk.free()
+    publisher.join(10)
+    assert not publisher.is_alive()
+    assert len(confirmed) + len(refused) == MESSAGES
+    assert drain(server.uri) == confirmed
+    with pika.BlockingConnection(pika.URLParameters(server.uri)) as connection:
+        connection.channel().queue_purge("q")
+    eventually(lambda: not list((disk.path / "transient").iterdir()))
