@@ -119,6 +119,24 @@ class LogFile:
         self.dirty = False
         return spare
 
+    def share(self) -> "LogFile":
+        """Return the same file with a descriptor of its own, for a reader in another thread."""
+        shared = LogFile(self.path, self.magic, self.size)
+        shared._fd = os.dup(self._descriptor())
+        return shared
+
+    def replace(self, path: Path, size: int) -> int:
+        """Put the file at *path*, of *size* bytes, in the place of this one.
+
+        Returns the last descriptor of the old one, whose blocks go when it is closed. Raises
+        OSError, and nothing has changed.
+        """
+        descriptor = self._descriptor()
+        path.replace(self.path)
+        self._fd = -1
+        self.size = size
+        return descriptor
+
     def reuse(self, spare: "LogFile") -> None:
         """Write over the file that was set aside, from its beginning on.
 

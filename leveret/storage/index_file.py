@@ -6,6 +6,7 @@ What the two sparse indexes of a segment share. Keys never fall, values always r
 import struct
 from array import array
 from bisect import bisect_right
+from collections.abc import Callable
 from itertools import islice
 from operator import ge, gt
 from pathlib import Path
@@ -62,13 +63,18 @@ class IndexFile:
         return bisect_right(self._values, value - 1)
 
     def cut(self, count: int) -> None:
-        """Keep the first *count* pairs, in memory and in the file."""
+        """Keep the first *count* pairs; `trim` is for the file."""
         self._ensure_loaded()
         del self._keys[count:], self._values[count:]
-        if count < self._written:
-            self._file.truncate(HEADER_SIZE + count * self._entry.size)
+        self._written = min(self._written, count)
+
+    def trim(self) -> None:
+        """Cut the file behind the pairs that it shall have. Raises OSError."""
+        if not self._written:
+            self._file.delete()
+        elif self._file.size > HEADER_SIZE + self._written * self._entry.size:
+            self._file.truncate(HEADER_SIZE + self._written * self._entry.size)
             self._file.close()
-            self._written = count
 
     def write(self, count: int) -> None:
         """Bring the file up to the first *count* pairs. Raises DiskFull, OSError."""
@@ -118,15 +124,42 @@ class IndexFile:
         self._written = count
         self._loaded = True
 
+    def keep(self, is_right: Callable[[int, int], bool]) -> bool:
+        """Drop the pairs that are not right, from memory; answers whether there are any.
+
+        Only for an index that is complete: its file stays as it is.
+        """
+        self._ensure_loaded()
+        right = [pair for pair in zip(self._keys, self._values, strict=True) if is_right(*pair)]
+        if len(right) == len(self._keys):
+            return False
+        self._keys = array("Q", [key for key, _ in right])
+        self._values = array("Q", [value for _, value in right])
+        self._written = len(right)
+        return True
+
     def unload(self) -> None:
         """Drop the pairs from memory; all of them must be in the file."""
         assert not self._loaded or self._written == len(self._keys)
         self._keys, self._values = array("Q"), array("Q")
         self._loaded = False
 
+    def share(self, copy: "IndexFile") -> None:
+        """Give *copy* the pairs of this one, for a reader in another thread."""
+        self._ensure_loaded()
+        copy._keys, copy._values = self._keys[:], self._values[:]
+
+    def replace(self, path: Path) -> None:
+        """Put the file at *path* in the place of this one, to be loaded when needed.
+
+        Raises OSError.
+        """
+        path.replace(self.path)
+        self._keys, self._values = array("Q"), array("Q")
+        self._loaded = False
+
     def clear(self) -> None:
-        """Forget everything and remove the file."""
-        self.delete()
+        """Forget everything; `trim` is for the file."""
         self._keys, self._values = array("Q"), array("Q")
         self._written = 0
         self._loaded = True
@@ -134,6 +167,11 @@ class IndexFile:
     def delete(self) -> None:
         """Remove the file."""
         self._file.delete()
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the pairs are in memory."""
+        return self._loaded
 
     def _ensure_loaded(self) -> None:
         if not self._loaded:

@@ -4,8 +4,11 @@ Appends and marks are collected and written once per turn by `flush` and `flush_
 runs in the loop's thread but `SyncWork.run`.
 """
 
+import logging
+import os
+import sys
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -13,8 +16,16 @@ from operator import attrgetter
 from pathlib import Path
 
 from leveret.storage.batch import Batch
-from leveret.storage.disk_space import LOOK_MS, DiskSpace, give_back, remove_directory
-from leveret.storage.errors import DiskFull, LogFailed, OffsetOutOfRange
+from leveret.storage.compaction import Compaction
+from leveret.storage.disk_space import (
+    LOOK_MS,
+    DiskSpace,
+    Sweep,
+    give_back,
+    remove_directory,
+    sweep_now,
+)
+from leveret.storage.errors import DiskFull, LogFailed, OffsetOutOfRange, StorageError
 from leveret.storage.files import (
     HEADER_SIZE,
     LogFile,
@@ -26,9 +37,16 @@ from leveret.storage.offset_set import clip_intervals, merge_intervals
 from leveret.storage.record import Picked, encode_batch, records_within, split_batch
 from leveret.storage.retention import Retention
 from leveret.storage.segment import Segment
+from leveret.storage.snapshot import Snapshot, write_snapshot
 from leveret.storage.state_log import State
 from leveret.storage.sync_work import SyncWork
 
+logger = logging.getLogger(__name__)
+
+SNAPSHOT_BYTES = 1024 * 1024
+"""What recovery may have to read until a snapshot saves it from that."""
+LAST_SNAPSHOT_BYTES = 64 * 1024
+"""The same when the log is closed."""
 SPARE_NAME = "spare"
 """The file of a spent segment, kept to be written over."""
 
@@ -37,6 +55,11 @@ MIB = 1024 * KIB
 MIN_SEGMENT_BYTES = 4 * KIB
 MAX_SEGMENT_BYTES = 1024 * MIB
 _INDEX_ENTRY_BYTES = 20
+_SOON_MS = 1000
+_IDLE_MS = 60_000
+_IDLE_BYTES = 16 * KIB
+_IDLE_BYTES_AT_END = MIB
+"""A clean stop does not wait for the disk for less."""
 _RETAINED_PARTS = 4
 _MIN_RETAINED_PART = 64 * KIB
 
@@ -48,13 +71,16 @@ class LogOptions:
     """How a log is cut into segments. `segment_age_ms` of 0 means at any age.
 
     `open_segments` is how many sealed segments stay open after they were read from, with their
-    indexes in memory: more than one for a log that is read here and there.
+    indexes in memory: more than one for a log that is read here and there. `compact_bytes` is how
+    much of a segment must be settled for a compaction, or half a segment if that is less; 0 means
+    never.
     """
 
     segment_bytes: int = 64 * MIB
     segment_age_ms: int = 0
     index_interval_bytes: int = 16 * KIB
     open_segments: int = 1
+    compact_bytes: int = 4 * MIB
 
     def __post_init__(self) -> None:
         if not MIN_SEGMENT_BYTES <= self.segment_bytes <= MAX_SEGMENT_BYTES:
@@ -122,8 +148,29 @@ class SegmentLog:
         self._written_bytes = 0
         self._sync_point: _SyncPoint | None = None
         self._failure = ""
+        self._counters: dict[int, int] = dict.fromkeys(State, 0)
+        # What a recovery would have to read for lack of a snapshot, about.
+        self._replay_bytes = 0
+        self._has_dropped = False
+        self._is_snapshotting = False
+        # A spent segment that stays until the next one, which is empty, has its file.
+        self._left: Segment | None = None
+        self._founded: Segment | None = None
+        self._compaction: Compaction | None = None
+        # Segments whose compaction failed or did not pay when they had so many live messages.
+        self._uncompacted: dict[Segment, int] = {}
         if not self.is_bare:
             self._space.watch(self, clock_ms() + LOOK_MS)
+
+    def restore(self, counters: Mapping[int, int], replay_bytes: int) -> None:
+        """Go on from what recovery found: counters, and bytes that no snapshot covers."""
+        self._counters |= counters
+        self._replay_bytes = replay_bytes
+
+    @property
+    def counters(self) -> Mapping[int, int]:
+        """How many messages ever got each state; after a kill, about."""
+        return self._counters
 
     @property
     def first_offset(self) -> int:
@@ -235,7 +282,11 @@ class SegmentLog:
         """
         if offset >= self._active.next_offset:
             return []
-        return self._reader(offset).read(offset, max_bytes)
+        segment = self._reader(offset)
+        batches = segment.read(offset, max_bytes)
+        if not batches:  # a gap up to its end
+            return self.read(self.present(segment.next_offset), max_bytes)
+        return batches
 
     def pick(self, offsets: Sequence[int]) -> Iterator[Picked]:
         """Yield the flushed messages at *offsets*, which are sorted, each by itself.
@@ -256,6 +307,7 @@ class SegmentLog:
         """
         for segment in reversed(self._segments):
             if segment.first_timestamp_ms < timestamp_ms and not segment.is_empty:
+                segment.open()
                 relative_offset = segment.times.lookup(timestamp_ms)
                 if segment not in self._readers:
                     segment.release()
@@ -283,7 +335,9 @@ class SegmentLog:
         """
         if state is State.REPLAYED:
             self._spread_marks()
-            self._mark_segments(state, merge_intervals(iter(sorted(ranges))))
+            merged = merge_intervals(iter(sorted(ranges)))
+            self._mark_segments(state, merged)
+            self._counters[state] += sum([end - start for start, end in merged])
         else:
             self._marks[state].extend(ranges)
 
@@ -311,6 +365,8 @@ class SegmentLog:
                 self._write_states()
             except OSError as error:
                 raise self.fail(error) from error
+            if self._replay_bytes > SNAPSHOT_BYTES:
+                self._take_snapshot(self._space.sweep)
         return bool(self._unsynced_states) or self._has_deleted
 
     def take_sync(self, include_state: bool) -> SyncWork | None:
@@ -355,6 +411,7 @@ class SegmentLog:
 
     def close(self) -> None:
         """Write what was appended and marked, and close the files. Raises DiskFull, LogFailed."""
+        self._cancel_compaction()
         try:
             if not self._failure:
                 try:
@@ -365,6 +422,8 @@ class SegmentLog:
                     self._write_index(lot_only=False)
                     with suppress(DiskFull):  # they may be missing
                         self._complete_indexes(at_end=True)
+                    if self._replay_bytes > LAST_SNAPSHOT_BYTES or self._has_dropped:
+                        self._take_snapshot(sweep_now)
         finally:
             self._space.forget(self)
             self.drop_spare()
@@ -374,6 +433,7 @@ class SegmentLog:
     def delete(self) -> None:
         """Close the files and have the directory removed with all that is in it."""
         self._space.forget(self)
+        self._cancel_compaction()
         self.drop_spare()
         for segment in self._segments:
             segment.close()
@@ -390,6 +450,7 @@ class SegmentLog:
         segment = self._segment_of(offset)
         readers = self._readers
         if segment not in readers:
+            segment.open()
             readers[segment] = None
             if len(readers) > self._options.open_segments:
                 longest = next(iter(readers))
@@ -481,7 +542,9 @@ class SegmentLog:
         """Seal the active segment and go on in a new one, whose files come with its records."""
         sealed = self._active
         sealed.seal()
+        self._replay_bytes += len(sealed.index) * _INDEX_ENTRY_BYTES
         self._unindexed[sealed] = None
+        self._unsynced.setdefault(sealed)
         if sealed not in self._readers:
             sealed.release()
         self._touched[sealed] = None
@@ -523,6 +586,7 @@ class SegmentLog:
                 merged = ranges if len(ranges) == 1 else merge_intervals(iter(sorted(ranges)))
                 self._mark_segments(state, merged)
                 self._marks[state] = []
+                self._counters[state] += sum([end - start for start, end in merged])
 
     def _mark_segments(self, state: State, ranges: list[tuple[int, int]]) -> None:
         first, end = ranges[0][0], ranges[-1][1]
@@ -549,10 +613,11 @@ class SegmentLog:
             try:
                 is_spent = segment.is_spent
                 has_spent |= is_spent
-                if is_spent and self._retention is None:
+                if is_spent and self._retention is None and segment is not self._left:
                     self._delete_segment(segment)
                 elif segment.write_state():
                     self._unsynced_states[segment] = None
+                    self._replay_bytes += segment.bytes_on_disk - before
             except DiskFull as error:
                 full = error  # the space may come from the segments behind it
                 continue
@@ -567,7 +632,7 @@ class SegmentLog:
         """Delete the spent segments that need not be retained any more."""
         sealed = [segment for segment in self._segments if segment.is_sealed]
         for segment in retention.outdated(sealed, self.retained_bytes, self._clock_ms()):
-            if segment.is_spent and segment not in self._touched:
+            if segment.is_spent and segment not in self._touched and segment is not self._left:
                 self._bytes_on_disk -= segment.bytes_on_disk
                 self._delete_segment(segment)
 
@@ -580,15 +645,128 @@ class SegmentLog:
         if self._failure or self.is_bare:
             return None
         try:
+            if self._unindexed:
+                with suppress(DiskFull):
+                    self._complete_indexes()
             if self._retention is not None:
                 self._drop_outdated(self._retention)
-        except OSError as error:
+            self._leave_idle(now_ms)
+            self._compact(now_ms)
+        except DiskFull:
+            pass  # what there is to give back goes another time
+        except (OSError, StorageError) as error:
             self.fail(error)
             return None
-        return now_ms + LOOK_MS
+        is_at_it = self._left is not None or self._compaction is not None
+        return now_ms + (_SOON_MS if is_at_it else LOOK_MS)
+
+    def _leave_idle(self, now_ms: int) -> None:
+        """Close the active segment if nobody uses it and most of it is settled."""
+        if self._left is not None:
+            if self._founded is not None and self._founded.base_offset == self._left.next_offset:
+                left, self._left = self._left, None
+                self._touched[left] = None
+                self._write_states()
+            return
+        active = self._active
+        if active.is_empty or self._batches or active in self._touched:
+            return
+        if 0 <= now_ms - active.last_timestamp_ms < _IDLE_MS or self._retains(active, now_ms):
+            return
+        is_settled = not active.live_count
+        if (is_settled and active.size > _IDLE_BYTES) or self._is_mostly_dead(active):
+            self._leave(self._space.sweep)
+
+    def _leave(self, sweep: Sweep) -> None:
+        """Go on in a new segment, whose file is there, and durable, before the old one may go."""
+        self.drop_spare()
+        left = self._active
+        self._roll()
+        self._active.log.append([])
+        self._bytes_on_disk += self._active.log.size
+        # Should a message be confirmed before the sweep is here.
+        self._changed_directories[self.directory] = None
+        self._left = left
+        sweep(self._found(self._active, self._active.log.take_handle()))
+
+    def _found(self, segment: Segment, handle: int) -> Iterator[None]:
+        # May run in another thread.
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+        sync_directory(self.directory)
+        self._founded = segment
+        yield
+
+    def _retains(self, segment: Segment, now_ms: int) -> bool:
+        """Whether the settled messages of *segment* must stay."""
+        if self._retention is None:
+            return False
+        return not self._retention.outdated([segment], self.retained_bytes, now_ms)
+
+    def _is_mostly_dead(self, segment: Segment) -> bool:
+        options = self._options
+        least = min(options.compact_bytes, options.segment_bytes // 2)
+        dead_bytes = segment.dead_bytes
+        return 0 < least <= dead_bytes and dead_bytes >= segment.size // 4 * 3
+
+    def _compact(self, now_ms: int) -> None:
+        """Take over a compaction that is done, and begin the next one."""
+        compaction = self._compaction
+        if compaction is not None:
+            if not compaction.is_done:
+                return
+            self._compaction = None
+            self._take_over(compaction)
+        for segment in self._segments:
+            if (
+                segment.is_sealed
+                and segment.live_count
+                and self._is_mostly_dead(segment)
+                and segment not in self._touched
+                and segment.live_count * 2 <= self._uncompacted.get(segment, sys.maxsize)
+                and not self._retains(segment, now_ms)
+            ):
+                self._compaction = Compaction(segment, self._options.index_interval_bytes)
+                self._space.sweep(self._compaction.run())
+                return
+
+    def _take_over(self, compaction: Compaction) -> None:
+        segment = compaction.segment
+        if compaction.revivals != segment.revivals:
+            compaction.cancel()  # it lacks messages that are ready again
+            return
+        if not compaction.size:
+            if not compaction.may_retry:
+                self._uncompacted[segment] = compaction.live_count
+            return
+        before = segment.bytes_on_disk
+        try:
+            descriptor = segment.replace_log(compaction.size, compaction.gone)
+        except OSError as error:
+            logger.warning("segment not compacted: %s", error)
+            self._uncompacted[segment] = compaction.live_count
+            compaction.cancel()
+            return
+        self._space.sweep(give_back(descriptor))
+        segment.replace_indexes()
+        self._unindexed.pop(segment, None)
+        self._unsynced.pop(segment, None)
+        self._changed_directories[self.directory] = None
+        self._bytes_on_disk += segment.bytes_on_disk - before
+
+    def _cancel_compaction(self) -> None:
+        if self._compaction is not None:
+            self._compaction.cancel()
+            self._compaction = None
 
     def _delete_segment(self, segment: Segment) -> None:
+        self._has_dropped = True
         self._segments.remove(segment)
+        if self._compaction is not None and self._compaction.segment is segment:
+            self._cancel_compaction()
+        self._uncompacted.pop(segment, None)
         self._unsynced.pop(segment, None)
         self._unindexed.pop(segment, None)
         self._unsynced_states.pop(segment, None)
@@ -608,6 +786,29 @@ class SegmentLog:
         sync_directory(self.directory)
         self._ready_spare = spare
         yield
+
+    def _take_snapshot(self, sweep: Sweep) -> None:
+        """Have a snapshot written by *sweep*, unless one is under way."""
+        if self._is_snapshotting:
+            return
+        segments = {
+            segment.base_offset: segment.facts(
+                is_closed=segment.is_sealed and segment not in self._unindexed
+            )
+            for segment in self._segments
+            if not segment.is_empty
+        }
+        self._is_snapshotting = True
+        self._has_dropped = False
+        self._replay_bytes = 0
+        sweep(self._snapshotting(Snapshot(dict(self._counters), segments)))
+
+    def _snapshotting(self, snapshot: Snapshot) -> Iterator[None]:
+        """Perhaps in another thread."""
+        try:
+            yield from write_snapshot(self.directory, snapshot)
+        finally:
+            self._is_snapshotting = False
 
     def drop_spare(self) -> None:
         """Give back the file of a spent segment that was kept for the next one."""

@@ -6,13 +6,14 @@ Files, named by the offset of the first record in 20 digits:
     .state      what became of the records (see state_log.py)
 """
 
+import logging
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
 from leveret.storage.batch import Batch
 from leveret.storage.disk_space import Sweep, give_back, sweep_now
-from leveret.storage.errors import CorruptRecord, OffsetOutOfRange
+from leveret.storage.errors import CorruptRecord, DamagedIndex, OffsetOutOfRange, UnsupportedFormat
 from leveret.storage.files import HEADER_SIZE, LogFile
 from leveret.storage.offset_index import OffsetIndex
 from leveret.storage.offset_set import OffsetSet
@@ -28,6 +29,7 @@ from leveret.storage.record import (
     record_timestamp_ms,
     skip_records,
 )
+from leveret.storage.snapshot import SegmentSnapshot
 from leveret.storage.state_log import (
     SETTLED,
     STATE_MAGIC,
@@ -39,8 +41,12 @@ from leveret.storage.state_log import (
 )
 from leveret.storage.time_index import TimeIndex
 
+logger = logging.getLogger(__name__)
+
 LOG_MAGIC = b"LVLG"
 LOG_SUFFIX = ".log"
+HAS_GAPS = 1 << 2
+"""The flag of a `.log` in whose records there are gaps."""
 SUFFIXES = (LOG_SUFFIX, ".index", ".timeindex", ".state")
 
 # The index of the active segment is written in lots of this many entries.
@@ -52,7 +58,8 @@ class Segment:
     """The records from `base_offset` up to, not including, `next_offset`.
 
     `acked` holds the offsets that are settled. A sealed segment takes no more records. One that
-    `has_gaps` lacks some of the settled ones.
+    `has_gaps` lacks some of the settled ones. `revivals` counts how often settled messages became
+    ready again.
     """
 
     __slots__ = (
@@ -70,6 +77,7 @@ class Segment:
         "is_sealed",
         "log",
         "next_offset",
+        "revivals",
         "state",
         "times",
     )
@@ -82,6 +90,7 @@ class Segment:
         self._last_timestamp_ms = 0
         self.is_sealed = False
         self.has_gaps = False
+        self.revivals = 0
         self._gaps: OffsetSet | None = None
         self.acked = OffsetSet()
         self.log = LogFile(log, LOG_MAGIC)
@@ -117,9 +126,15 @@ class Segment:
 
     @property
     def dead_bytes(self) -> int:
-        """Bytes of settled messages, about: as if all were equally large."""
-        count = self.next_offset - self.base_offset
-        return self.log.size * self.acked.count // count if count else 0
+        """Bytes of settled messages in the log, about: as if all messages were equally large."""
+        gone = 0 if self._gaps is None else self._gaps.count
+        count = self.next_offset - self.base_offset - gone
+        return self.log.size * (self.acked.count - gone) // count if count else 0
+
+    @property
+    def live_count(self) -> int:
+        """How many messages are not settled."""
+        return self.next_offset - self.base_offset - self.acked.count
 
     @property
     def last_timestamp_ms(self) -> int:
@@ -157,6 +172,14 @@ class Segment:
         A gap is stepped over; returns nothing if it reaches to the end. Raises CorruptRecord if
         the first record is bad.
         """
+        try:
+            return self._read(offset, max_bytes)
+        except CorruptRecord:
+            if not self._drop_wrong_entries():
+                raise
+        return self._read(offset, max_bytes)
+
+    def _read(self, offset: int, max_bytes: int) -> list[Batch]:
         if self._cursor[0] == offset:
             position = self._cursor[1]
         elif self.has_gaps:
@@ -167,8 +190,28 @@ class Segment:
         while not batches and position < self.size:  # more than once for a gap
             batches, consumed, offset = self._decode(offset, position, max_bytes)
             position += consumed
+        if not batches and offset != self.next_offset:
+            raise CorruptRecord(self.log.path, position, offset, "a record, not the end")
         self._cursor = (offset, position)
         return batches
+
+    def _drop_wrong_entries(self) -> bool:
+        """Forget the entries of the index that lead to no record; answers whether there are any.
+
+        They have no checksum, for the records tell.
+        """
+
+        def is_right(relative_offset: int, position: int) -> bool:
+            offset = self.base_offset + relative_offset
+            if (offset, position) == (self.next_offset, self.size):
+                return True
+            try:
+                return position < self.size and bool(self._decode(offset, position, 1)[1])
+            except CorruptRecord:
+                return False
+
+        self._cursor = (self.base_offset, HEADER_SIZE)
+        return self.is_sealed and self.index.is_written and self.index.keep(is_right)
 
     def pick(self, offsets: Sequence[int]) -> Iterator[Picked]:
         """Yield the records at *offsets*, which are sorted.
@@ -213,6 +256,7 @@ class Segment:
         if state in SETTLED:
             self.acked.add_each(ranges)
         elif state is State.REPLAYED:
+            self.revivals += 1
             for start, end in ranges:
                 self.acked.discard(start, end)
 
@@ -274,6 +318,70 @@ class Segment:
         self.times.write(len(self.times))
         self.index.write(len(self.index))
 
+    def adopt(self, known: SegmentSnapshot) -> None:
+        """Take over the facts of a closed segment, whose files are not looked at."""
+        self.log.size = known.log_size
+        self.next_offset = known.next_offset
+        self.first_timestamp_ms = known.first_timestamp_ms
+        self._last_timestamp_ms = known.last_timestamp_ms
+        self.has_gaps = known.has_gaps
+        self.is_sealed = True
+        self.index.unload()
+        self.times.unload()
+
+    def facts(self, *, is_closed: bool) -> SegmentSnapshot:
+        """Return what a snapshot says of the segment, without its states."""
+        return SegmentSnapshot(
+            self.base_offset,
+            self.next_offset,
+            self.log.size,
+            self.first_timestamp_ms,
+            self._last_timestamp_ms,
+            self.state.size,
+            is_closed,
+            self.has_gaps,
+        )
+
+    def load_indexes(self, *, is_closed: bool = True) -> None:
+        """Read the index files. One of a closed segment ends with its end. Raises DamagedIndex, UnsupportedFormat."""
+        self.index.load()
+        self.times.load()
+        if is_closed and len(self.index) > len(self.times) + 1:
+            raise DamagedIndex(f"{self.times.path}: expected as many entries as in the index")
+
+    def forget_indexes(self) -> None:
+        """Drop the entries of both indexes; `trim_indexes` is for the files."""
+        self.index.clear()
+        self.times.clear()
+
+    def trim_indexes(self) -> None:
+        """Cut the index files behind the entries that they shall have. Raises OSError."""
+        self.index.trim()
+        self.times.trim()
+
+    def open(self) -> None:
+        """Have the indexes in memory, made again from the log if their files are not right.
+
+        Raises OSError.
+        """
+        if self.index.is_loaded and self.times.is_loaded:
+            return
+        try:
+            self.load_indexes()
+            if self.index.last() == (self.next_offset - self.base_offset, self.size):
+                return
+            wrong = "not complete"
+        except (DamagedIndex, UnsupportedFormat) as error:
+            wrong = str(error)
+        logger.warning("rebuilt the indexes: %s: %s", self.index.path, wrong)
+        end = self.next_offset
+        self.forget_indexes()
+        self.resume()
+        self.next_offset = end
+        self.trim_indexes()
+        self.index.append(end - self.base_offset, self.size)
+        self.complete_index()
+
     def adopt_end(self) -> bool:
         """Seal the segment if its index has the entry of its end; return whether it does."""
         last = self.index.last()
@@ -309,6 +417,36 @@ class Segment:
             position += consumed
         self.next_offset = offset
         return start, position
+
+    def reader(self) -> "Segment":
+        """Return this segment as it is, with descriptors of its own, for another thread."""
+        was_open = self.log.is_open
+        copy = Segment(self.log.path.parent, self.base_offset, self._index_interval_bytes)
+        copy.next_offset = self.next_offset
+        copy.first_timestamp_ms = self.first_timestamp_ms
+        copy.has_gaps = self.has_gaps
+        copy.log = self.log.share()
+        self.index.share(copy.index)
+        if not was_open:
+            self.release()
+        return copy
+
+    def replace_log(self, size: int, gone: OffsetSet) -> int:
+        """Put the compacted log, of *size* bytes, in the place of this one.
+
+        `replace_indexes` comes next. Returns the last descriptor of the old log. Raises OSError,
+        and nothing has changed.
+        """
+        descriptor = self.log.replace(temporary(self.log.path), size)
+        self.has_gaps = True
+        self._gaps = gone
+        self._cursor = (self.base_offset, HEADER_SIZE)
+        return descriptor
+
+    def replace_indexes(self) -> None:
+        """Take those of the compacted log. Raises OSError."""
+        self.index.replace(temporary(self.index.path))
+        self.times.replace(temporary(self.times.path))
 
     def release(self) -> None:
         """Give back the memory and descriptors that only a reader needs."""
@@ -426,3 +564,8 @@ class Segment:
         if not consumed:
             raise CorruptRecord(path, position, offset, f"a whole record, not {len(data)} bytes")
         return batches, consumed, following
+
+
+def temporary(path: Path) -> Path:
+    """Where a file is made that will replace *path*."""
+    return path.with_name(path.name + ".tmp")
