@@ -41,7 +41,7 @@ class Job:
     install: Installed
     made: ClassicQueue | None = None
     error: Exception | None = None
-    waiters: list[Callable[[], None]] = field(default_factory=list)
+    waiters: list[Callable[[], object]] = field(default_factory=list)
 
     def run(self) -> None:
         """Recover the queue."""
@@ -57,7 +57,8 @@ class Job:
 class Recovery:
     """Has queues recovered in their order, but those that somebody waits for first.
 
-    `total` are all there were at the start, `done` and `messages` what has been recovered of it.
+    `total` are all there were at the start, `done` those that have been recovered, with so many
+    ready `messages` and `bytes` on disk.
     *on_wanted* is called when somebody begins to wait.
     """
 
@@ -71,6 +72,7 @@ class Recovery:
         self.total = 0
         self.done = 0
         self.messages = 0
+        self.bytes = 0
 
     def __len__(self) -> int:
         return len(self._jobs)
@@ -86,7 +88,7 @@ class Recovery:
 
     # ---- for those who wait
 
-    def want(self, queues: Iterable[ClassicQueue], then: Callable[[], None]) -> None:
+    def want(self, queues: Iterable[ClassicQueue], then: Callable[[], object]) -> None:
         """Recover *queues* next; call *then* once the last of them is there, or given up.
 
         Others of them may still be missing then.
@@ -139,9 +141,10 @@ class Recovery:
     def finish(self, jobs: list[Job]) -> None:
         """Install what `work` has recovered, and tell those who wait."""
         for job in jobs:
-            queue = job.queue if job.made is None else job.made
-            self.messages += queue.ready.count
-            job.install(queue, job.error)
+            if job.made is not None:
+                self.messages += job.made.ready.count
+                self.bytes += job.made.disk_bytes
+            job.install(job.made or job.queue, job.error)
             self._end(job)
 
     def _end(self, job: Job) -> None:

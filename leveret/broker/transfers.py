@@ -20,6 +20,7 @@ from leveret.amqp.message import (
 )
 from leveret.amqp.properties import PropertyView
 from leveret.broker.errors import InvalidRequest, NoSuchObject, RequestError
+from leveret.broker.recovery import NotRecovered
 from leveret.broker.vhost import VHost
 from leveret.exchanges.exchange import Exchange
 from leveret.queues.classic import ClassicQueue
@@ -46,7 +47,10 @@ def sender(
     to_exchange: str | None,
     routing_key: str | None,
 ) -> Send:
-    """What sends messages of *source* where it is said. Raises InvalidRequest, NoSuchObject."""
+    """What sends messages of *source* where it is said.
+
+    Raises InvalidRequest, NoSuchObject, NotRecovered.
+    """
     if (to_queue is None) is (to_exchange is None):
         raise InvalidRequest("either to_queue or to_exchange says where to")
     if to_queue is not None:
@@ -57,10 +61,14 @@ def sender(
             raise NoSuchObject(f"queue '{to_queue}' does not exist in vhost '{vhost.name}'")
         if target is source:
             raise InvalidRequest("a queue cannot be its own target")
+        if target in vhost.recovering:
+            raise NotRecovered([target])
         return partial(_to_queue, vhost, target)
     exchange = vhost.exchanges.get(to_exchange or "")
     if exchange is None:
         raise NoSuchObject(f"exchange '{to_exchange}' does not exist in vhost '{vhost.name}'")
+    if vhost.recovering:  # which of them it routes to is known message by message
+        raise NotRecovered(list(vhost.recovering))
     return partial(_to_exchange, vhost, source, exchange, routing_key)
 
 

@@ -6,10 +6,13 @@ for the end of a large one.
 
 import logging
 import queue
+import sys
 import threading
 import time
 from collections.abc import Callable
 from typing import Protocol
+
+import click
 
 from leveret.broker.recovery import Job, Recovery
 
@@ -53,7 +56,7 @@ class RecoveryLoop:
 
     def start(self) -> None:
         """Start, if there is anything to recover."""
-        if not len(self._recovery):
+        if not self._recovery:
             self._threads.clear()
             return
         logger.info("recovering: queues=%s", len(self._recovery))
@@ -63,15 +66,18 @@ class RecoveryLoop:
             thread.start()
 
     def report(self) -> None:
-        """Log how far it is, if it is not at its end."""
+        """Tell how far it is, if it is not at its end: in the log, or else to a terminal."""
         recovery = self._recovery
-        if len(recovery):
-            logger.info(
-                "recovering: queues=%s of %s messages=%s",
-                recovery.done,
-                recovery.total,
-                recovery.messages,
-            )
+        if not recovery:
+            return
+        line = (
+            f"recovering: queues={recovery.done} of {recovery.total} "
+            f"messages={recovery.messages} bytes={recovery.bytes}"
+        )
+        if logger.isEnabledFor(logging.INFO):
+            logger.info(line)
+        elif sys.stderr.isatty():
+            click.echo(line, err=True)
 
     def stop(self) -> None:
         """Recover no more. Blocks, but not for long."""
@@ -101,12 +107,13 @@ class RecoveryLoop:
             return
         self._enter()
         self._recovery.finish(jobs)
-        if not len(self._recovery):
+        if not self._recovery:
             self._wanted.put(False)
             logger.info(
-                "recovered: queues=%s messages=%s seconds=%.1f",
+                "recovered: queues=%s messages=%s bytes=%s seconds=%.1f",
                 self._recovery.total,
                 self._recovery.messages,
+                self._recovery.bytes,
                 time.monotonic() - self._began_at,
             )
             self._done()

@@ -7,6 +7,7 @@ import pytest
 from pamqp import commands
 
 from leveret.broker.commands import run_command
+from leveret.broker.recovery import NotRecovered
 from tests.broker.peer import Outgoing
 from tests.broker.test_duplicates import declare, open_channel
 from tests.broker.world import World
@@ -193,6 +194,21 @@ def test_a_policy_set_meanwhile_holds_for_what_is_recovered_later(world: World) 
     world.recover()
     world.run()
     assert drain(world, "a") == [b"new"]
+
+
+@pytest.mark.parametrize("target", [{"to_queue": "a"}, {"to_exchange": "amq.fanout"}])
+def test_a_command_waits_for_each_queue_it_needs(world: World, target: dict[str, object]) -> None:
+    world.restart()
+    arguments = {"queue": "b", **target}
+    for awaited in ("b", "a"):
+        with pytest.raises(NotRecovered) as missing:
+            run_command(world.broker, "copy_messages", arguments)
+        assert [queue.name for queue in missing.value.queues] == [awaited]
+        world.broker.recovery.want(missing.value.queues, list)
+        world.recover(only_wanted=True)
+    run_command(world.broker, "copy_messages", arguments)
+    world.run()
+    assert drain(world, "a") == [b"old", b"old"]
 
 
 def test_a_queue_that_is_damaged_is_there_but_stopped(world: World) -> None:
