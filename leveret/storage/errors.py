@@ -32,6 +32,10 @@ class DamagedIndex(StorageError):
     """An index file that is missing or not sorted; the log can rebuild it."""
 
 
+class DamagedSnapshot(StorageError):
+    """A snapshot whose bytes are not the ones that were written; the state logs replace it."""
+
+
 class OffsetOutOfRange(StorageError):
     """A read at an offset whose segment was deleted."""
 

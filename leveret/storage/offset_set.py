@@ -9,9 +9,11 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from operator import itemgetter
+from typing import Self
 
 _CHUNK_BITS = 9
 _CHUNK = 1 << _CHUNK_BITS
+CHUNK_BYTES = _CHUNK // 8
 _FULL = (1 << _CHUNK) - 1
 _BITS = tuple(1 << bit for bit in range(_CHUNK))
 _ONES = re.compile("1+")
@@ -96,6 +98,35 @@ class OffsetSet:
             gaps.append((first, end))
         return gaps
 
+    def bounds(self) -> tuple[int, int] | None:
+        """Return the first member and the offset behind the last; None of an empty set."""
+        if not self._chunks:
+            return None
+        first, last = min(self._chunks), max(self._chunks)
+        lowest = self._chunks[first]
+        start = (first << _CHUNK_BITS) + (lowest & -lowest).bit_length() - 1
+        return start, (last << _CHUNK_BITS) + self._chunks[last].bit_length()
+
+    def to_bitmap(self) -> tuple[int, bytes]:
+        """Return the chunk that the bitmap begins with, and the bitmap: bits rise with offsets."""
+        if not self._chunks:
+            return 0, b""
+        first, last = min(self._chunks), max(self._chunks)
+        chunks = (self._chunks.get(chunk, 0) for chunk in range(first, last + 1))
+        return first, b"".join(bits.to_bytes(CHUNK_BYTES, "little") for bits in chunks)
+
+    @classmethod
+    def from_bitmap(cls, first: int, bitmap: bytes) -> Self:
+        """Return the set of which `to_bitmap` said *first* and *bitmap*."""
+        offsets = cls()
+        for at in range(0, len(bitmap), CHUNK_BYTES):
+            bits = int.from_bytes(bitmap[at : at + CHUNK_BYTES], "little")
+            if bits:
+                chunk = first + at // CHUNK_BYTES
+                offsets._chunks[chunk] = _FULL if bits == _FULL else bits
+                offsets.count += bits.bit_count()
+        return offsets
+
     def _runs(self) -> Iterator[tuple[int, int]]:
         for chunk, bits in sorted(self._chunks.items()):
             base = chunk << _CHUNK_BITS
@@ -131,3 +162,18 @@ def clip_intervals(intervals: list[tuple[int, int]], first: int, end: int) -> li
     low = bisect_right(intervals, first, key=itemgetter(1))
     high = bisect_left(intervals, end, key=itemgetter(0))
     return [(max(start, first), min(stop, end)) for start, stop in intervals[low:high]]
+
+
+def intersect(left: list[tuple[int, int]], right: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return what both lists of sorted, disjoint intervals cover."""
+    common = []
+    i = j = 0
+    while i < len(left) and j < len(right):
+        start, end = max(left[i][0], right[j][0]), min(left[i][1], right[j][1])
+        if start < end:
+            common.append((start, end))
+        if left[i][1] < right[j][1]:
+            i += 1
+        else:
+            j += 1
+    return common

@@ -5,41 +5,40 @@ if its index is not complete: that comes once its log is durable, which a power 
 roll can prevent. Anywhere else a bad record stays, and reading it raises CorruptRecord. Indexes are
 completed from the log, and states of records that are gone are dropped before anything new can
 take their offsets.
+
+A snapshot saves most of the reading. Closed segments that it knows are not opened at all, and of
+the state logs only what came behind it is read. The newest good one counts, else the one before,
+else the logs alone tell everything. If it says more than the log has, it goes.
 """
 
 import re
-from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from itertools import groupby, zip_longest
+from itertools import zip_longest
 from pathlib import Path
 
 from leveret.storage.disk_space import DiskSpace
-from leveret.storage.errors import CorruptRecord, DamagedIndex
-from leveret.storage.files import (
-    HEADER_SIZE,
-    check_header,
-    file_header,
-    is_unwritten,
-    replace_file,
-)
+from leveret.storage.errors import CorruptRecord, DamagedIndex, DamagedSnapshot, UnsupportedFormat
+from leveret.storage.files import HEADER_SIZE, check_header, file_header, is_unwritten
 from leveret.storage.log import SPARE_NAME, LogOptions, SegmentLog
-from leveret.storage.offset_set import OffsetSet, merge_intervals
+from leveret.storage.offset_set import OffsetSet, intersect, merge_intervals
+from leveret.storage.outcomes import Outcomes, clip_entries
 from leveret.storage.record import RECORD_HEADER_SIZE, record_timestamp_ms
+from leveret.storage.repairs import Finding, Repairs
 from leveret.storage.retention import Retention
-from leveret.storage.segment import LOG_MAGIC, LOG_SUFFIX, SUFFIXES, Segment
-from leveret.storage.state_log import (
-    ENTRY_SIZE,
-    SETTLED,
-    STATE_MAGIC,
-    Entry,
-    State,
-    decode_entries,
-    encode_entries,
+from leveret.storage.segment import HAS_GAPS, LOG_MAGIC, LOG_SUFFIX, SUFFIXES, Segment
+from leveret.storage.snapshot import (
+    OLD_SNAPSHOT_NAME,
+    SNAPSHOT_NAME,
+    SegmentSnapshot,
+    Snapshot,
+    decode_snapshot,
 )
+from leveret.storage.state_log import ENTRY_SIZE, STATE_MAGIC, decode_entries, encode_entries
 
-_FILE_NAME = re.compile(r"\d{20}(\.\w+)(\.tmp)?")
+_FILE_NAME = re.compile(r"(\d{20})(\.\w+)(\.tmp)?")
+_SNAPSHOT_NAMES = (SNAPSHOT_NAME, OLD_SNAPSHOT_NAME)
 
 Intervals = list[tuple[int, int]]
 
@@ -48,10 +47,10 @@ Intervals = list[tuple[int, int]]
 class Recovered:
     """What recovery found.
 
-    `ready` are the messages [start, end) that are neither acked nor volatile, `delivered` those of
-    them that were handed to a consumer before, `replayed` those that had been settled and were made
-    ready again. `report` has a line for each repair. `tries` tells
-    of each delivered one how often it was handed out and how many of these were FAILED.
+    `ready` are the messages [start, end) that are neither settled nor volatile, `delivered` those
+    of them that were handed to a consumer before, `replayed` those that had been settled and were
+    made ready again, which counts as delivered. `report` has a line for each repair. `tries` tells
+    of each one that was handed out since then how often it was, and how many of these failed.
     """
 
     next_offset: int = 0
@@ -70,220 +69,270 @@ def recover(
     space: DiskSpace | None = None,
     counts_tries: bool = False,
     retention: Retention | None = None,
+    repairs: Repairs | None = None,
 ) -> tuple[SegmentLog, Recovered]:
     """Open the log in *directory*, which need not exist.
 
     Spent segments stay if there is a *retention*. With *counts_tries* fills in `tries`, at the
-    cost of an entry for each delivered message.
-    Blocks; reads what the indexes do not cover. Raises UnsupportedFormat, and CorruptRecord if two
-    segments have the same offsets.
+    cost of an entry for each delivered message. What *repairs* does not do is only noted; the log
+    can then be read, but not written.
+    Blocks; reads what neither the indexes nor a snapshot cover. Raises UnsupportedFormat, and
+    CorruptRecord if two segments have the same offsets.
     """
+    repairs = repairs or Repairs()
     recovered = Recovered()
-    bases = _list_bases(directory)
+    bases = _list_bases(directory, repairs)
+    snapshot = _load_snapshot(directory, repairs)
     segments: list[Segment] = []
+    unsaved = dict(snapshot.counters)
+    replay_bytes = 0
+    end = 0
     with ExitStack() as on_error:
         for base_offset, following in zip_longest(bases, bases[1:]):
             segment = Segment(directory, base_offset, options.index_interval_bytes)
             on_error.callback(segment.close)
-            _recover_records(segment, following, recovered.report)
-            _recover_states(segment, recovered, counts_tries=counts_tries)
+            known = snapshot.segments.get(base_offset)
+            is_adopted = _recover_records(segment, following, known, repairs)
+            end = segment.next_offset
+            outcomes, read_bytes = _recover_states(segment, known, unsaved, repairs)
+            replay_bytes += read_bytes
+            if segment.has_gaps and not is_adopted:  # whatever became of the states
+                outcomes.settled.add_each(segment.gaps.intervals())
+            segment.acked = outcomes.forgotten()
+            _tell(segment, outcomes, recovered, counts_tries=counts_tries)
             if segment.is_spent and retention is None:
-                segment.delete()
+                if not repairs.is_dry:
+                    segment.delete()
             else:
                 segments.append(segment)
+        if snapshot.next_offset > end:
+            _drop_snapshots(directory, end, repairs)
         on_error.pop_all()
     recovered.ready = merge_intervals(iter(recovered.ready))
+    recovered.report = list(map(str, repairs.findings))
     log = SegmentLog(directory, options, clock_ms, segments, space=space)
     log.retention = retention
+    log.restore(unsaved, replay_bytes)
     recovered.next_offset = log.next_offset
+    if repairs.is_dry:
+        log.fail(OSError("opened to look at"))
     return log, recovered
 
 
-def _list_bases(directory: Path) -> list[int]:
+def _list_bases(directory: Path, repairs: Repairs) -> list[int]:
     """Return the base offsets of the segments; remove files that a crash left without a log."""
     if not directory.exists():
         return []
-    (directory / SPARE_NAME).unlink(missing_ok=True)
     names = {path.name for path in directory.iterdir()}
-    for name in sorted(names):
+    bases = []
+    orphans = [name for name in (SPARE_NAME, SNAPSHOT_NAME + ".tmp") if name in names]
+    for name in names:
         match = _FILE_NAME.fullmatch(name)
-        if match is None or match[1] not in SUFFIXES:
+        if match is None or match[2] not in SUFFIXES:
             continue
-        if match[2] or name[:20] + LOG_SUFFIX not in names:
-            (directory / name).unlink()
-    return sorted(int(name[:20]) for name in names if re.fullmatch(r"\d{20}\.log", name))
+        if match[3] or match[1] + LOG_SUFFIX not in names:
+            orphans.append(name)
+        elif match[2] == LOG_SUFFIX:
+            bases.append(int(match[1]))
+    for name in sorted(orphans):
+        repairs.remove(directory / name)
+    return sorted(bases)
 
 
-def _recover_records(segment: Segment, following: int | None, report: list[str]) -> None:
-    """Find the end of *segment*. *following* is the base of the next one, None for the last."""
+def _load_snapshot(directory: Path, repairs: Repairs) -> Snapshot:
+    """Return the newest good snapshot, an empty one if there is none; remove what is damaged."""
+    for name in _SNAPSHOT_NAMES:
+        path = directory / name
+        try:
+            return decode_snapshot(path, path.read_bytes())
+        except FileNotFoundError:
+            continue
+        except DamagedSnapshot as error:
+            wrong = str(error).removeprefix(f"{path}: ")
+            repair = "removed; the one before or the state logs tell the same"
+            repairs.remove(path, Finding(path, 0, wrong, repair))
+    return Snapshot({}, {})
+
+
+def _drop_snapshots(directory: Path, end: int, repairs: Repairs) -> None:
+    """Remove the snapshots, durably: what they say would hide messages that have yet to come."""
+    for name in _SNAPSHOT_NAMES:
+        path = directory / name
+        if path.exists():
+            wrong = f"says something of offsets from {end} on, which the log does not have"
+            repairs.remove(path, Finding(path, end, wrong, "removed", is_harmless=True))
+    repairs.sync(directory)
+
+
+def _recover_records(
+    segment: Segment, following: int | None, known: SegmentSnapshot | None, repairs: Repairs
+) -> bool:
+    """Find the end of *segment*; return whether what is *known* of it tells all.
+
+    *following* is the base of the next one, None for the last.
+    """
     path = segment.log.path
     size = path.stat().st_size
-    if is_unwritten(segment.log.read(0, HEADER_SIZE), LOG_MAGIC):
+    is_adopted = (
+        known is not None and following is not None and known.is_closed and known.log_size == size
+    )
+    if known is not None and is_adopted:
+        segment.adopt(known)
+    else:
+        _examine(segment, size, following, repairs)
+    if following is not None and segment.next_offset > following:
+        expected = f"no record at or behind offset {following}"
+        raise CorruptRecord(path, segment.size, segment.next_offset, expected)
+    return is_adopted
+
+
+def _examine(segment: Segment, size: int, following: int | None, repairs: Repairs) -> None:
+    path = segment.log.path
+    header = segment.log.read(0, HEADER_SIZE + RECORD_HEADER_SIZE)
+    if is_unwritten(header[:HEADER_SIZE], LOG_MAGIC):
         # The crash came while the file was made.
-        if size > HEADER_SIZE:
-            report.append(f"{path}: cut {size} bytes, which have no header")
-        segment.log.truncate(0)
-        segment.index.clear()
-        segment.times.clear()
+        finding = Finding(
+            path, segment.base_offset, "no header", f"cut {size} bytes", is_harmless=True
+        )
+        repairs.cut(segment.log, 0, finding if size > HEADER_SIZE else None)
+        segment.forget_indexes()
+        repairs.derive(segment.trim_indexes)
         segment.is_sealed = following is not None
         return
     segment.log.size = size
-    check_header(path, segment.log.read(0, HEADER_SIZE), LOG_MAGIC)
+    flags = check_header(path, header, LOG_MAGIC, HAS_GAPS)
+    segment.has_gaps = bool(flags & HAS_GAPS)
     if size >= HEADER_SIZE + RECORD_HEADER_SIZE:
-        header = segment.log.read(HEADER_SIZE, RECORD_HEADER_SIZE)
-        segment.first_timestamp_ms = record_timestamp_ms(header)
-    _load_indexes(segment, following is not None, report)
+        segment.first_timestamp_ms = record_timestamp_ms(header[HEADER_SIZE:])
+    _load_indexes(segment, following is not None, repairs)
     if following is None or not segment.adopt_end():
-        _scan_tail(segment, report)
-        if following is not None:
+        _scan_tail(segment, following is not None, repairs)
+        repairs.derive(segment.trim_indexes)
+        if following is not None and not repairs.is_dry:
             segment.seal()
     if following is not None:
-        if segment.next_offset > following:
-            expected = f"no record at or behind offset {following}"
-            raise CorruptRecord(path, segment.size, segment.next_offset, expected)
         segment.release()
+    else:
+        segment.log.close()
 
 
-def _load_indexes(segment: Segment, is_closed: bool, report: list[str]) -> None:
+def _load_indexes(segment: Segment, is_closed: bool, repairs: Repairs) -> None:
     """Load what the index files hold, nothing if they are not usable."""
+    if segment.has_gaps:  # perhaps they are of the log before its compaction
+        segment.forget_indexes()
+        return
     try:
-        segment.index.load()
-        segment.times.load()
-        if is_closed and len(segment.index) > len(segment.times) + 1:
-            raise DamagedIndex(f"{segment.times.path}: expected as many entries as in the index")
-    except DamagedIndex as error:
+        segment.load_indexes(is_closed=is_closed)
+    except (DamagedIndex, UnsupportedFormat) as error:
         # Index files come late, those of the active segment last.
         if is_closed and segment.index.path.exists():
-            report.append(f"{error}; rebuilt the indexes")
-        segment.index.clear()
-        segment.times.clear()
+            repairs.note(_index_finding(segment, str(error)))
+        segment.forget_indexes()
 
 
-def _scan_tail(segment: Segment, report: list[str]) -> None:
+def _index_finding(segment: Segment, wrong: str) -> Finding:
+    path = segment.index.path
+    return Finding(path, segment.base_offset, wrong, "rebuilt the indexes", is_harmless=True)
+
+
+def _scan_tail(segment: Segment, is_closed: bool, repairs: Repairs) -> None:
     """Read the records behind the last index entry and cut the segment at the first bad one."""
     size = segment.size
     start, position = segment.resume()
-    if position == start and start > HEADER_SIZE:
-        report.append(f"{segment.index.path}: no record at its last entry; rebuilt the indexes")
-        segment.index.clear()
-        segment.times.clear()
+    if position == start and segment.index.last() is not None:
+        repairs.note(_index_finding(segment, "no record at its last entry"))
+        segment.forget_indexes()
         start, position = segment.resume()
     if position < size:
-        path, offset = segment.log.path, segment.next_offset
-        report.append(
-            f"{path}: cut {size - position} bytes behind the last good record, at offset {offset}"
+        offset = segment.next_offset
+        finding = Finding(
+            segment.log.path,
+            offset,
+            "no good record at the end",
+            f"cut {size - position} bytes behind the last good record, at offset {offset}",
+            is_harmless=not is_closed,
         )
-        segment.log.truncate(position)
+        repairs.cut(segment.log, position, finding)
     # What was read may not have been synced yet.
     segment.log.dirty |= position > start
 
 
-def _recover_states(segment: Segment, recovered: Recovered, *, counts_tries: bool) -> None:
-    """Apply the state log of *segment*, and rewrite it if it says more than it may.
+def _recover_states(
+    segment: Segment, known: SegmentSnapshot | None, counters: dict[int, int], repairs: Repairs
+) -> tuple[Outcomes, int]:
+    """Return what became of the records of *segment*, and how many bytes were read for it.
 
-    An entry behind the end of the log would hide a message that has yet to come, so the state log
-    is durable without it before this returns.
+    Goes on from what is *known* of it, adds to *counters* what is new, and rewrites the state log
+    if it says more than it may, or less than is known. An entry behind the end of the log would
+    hide a message that has yet to come, so the state log is durable without it before this returns.
     """
-    entries = _read_states(segment, recovered.report)
-    replayed = _settle(segment, entries)
-    delivered = sorted(_interval(segment, e) for e in entries if e[2] == State.DELIVERED)
-    ready = segment.acked.gaps(segment.base_offset, segment.next_offset)
-    recovered.ready += ready
-    redelivered = _intersect(merge_intervals(iter(delivered)), ready)
-    recovered.delivered += redelivered
-    recovered.replayed += _intersect(replayed.intervals(), ready)
-    if counts_tries:
-        recovered.tries.update(_count_tries(segment, entries, redelivered))
-
-
-def _settle(segment: Segment, entries: list[Entry]) -> OffsetSet:
-    """Have *segment* know what is settled; return what was replayed, settled again or not."""
-    replayed = OffsetSet()
-    changes = (entry for entry in entries if entry[2] in SETTLED or entry[2] == State.REPLAYED)
-    for is_replay, run in groupby(changes, key=lambda entry: entry[2] == State.REPLAYED):
-        intervals = merge_intervals(iter(sorted(_interval(segment, entry) for entry in run)))
-        if is_replay:
-            replayed.add_each(intervals)
-            for start, end in intervals:
-                segment.acked.discard(start, end)
-        else:
-            segment.acked.add_each(intervals)
-    volatile = sorted(_interval(segment, e) for e in entries if e[2] == State.VOLATILE)
-    segment.acked.add_each(merge_intervals(iter(volatile)))
-    return replayed
-
-
-def _count_tries(
-    segment: Segment, entries: list[Entry], redelivered: Intervals
-) -> dict[int, tuple[int, int]]:
-    """Count the hand-outs and failures of the messages *redelivered*.
-
-    A hand-out that neither came back nor was settled went down with the broker, this time or at an
-    earlier one: it failed. What was replayed is tried anew.
-    """
-    wanted = {offset for start, end in redelivered for offset in range(start, end)}
-    counts = {state: Counter[int]() for state in (State.DELIVERED, State.RETURNED, State.FAILED)}
-    for entry in entries:
-        if entry[2] == State.REPLAYED:
-            for offset in wanted.intersection(range(*_interval(segment, entry))):
-                for counter in counts.values():
-                    del counter[offset]
-        elif entry[2] in counts:
-            counter = counts[State(entry[2])]
-            counter.update(wanted.intersection(range(*_interval(segment, entry))))
-    tries = {}
-    for offset, acquired in counts[State.DELIVERED].items():
-        # What happens several times in one turn is noted once.
-        failed = max(counts[State.FAILED][offset], acquired - counts[State.RETURNED][offset])
-        tries[offset] = acquired, failed
-    return tries
-
-
-def _read_states(segment: Segment, report: list[str]) -> list[Entry]:
     file = segment.state
+    base_offset, end = segment.base_offset, segment.next_offset
+    outcomes = known.outcomes if known is not None else Outcomes()
+    merged_size = known.state_size if known is not None else 0
     try:
-        data = file.path.read_bytes()
+        size = file.path.stat().st_size
     except FileNotFoundError:
-        return []
-    if len(data) < HEADER_SIZE:
-        file.delete()
-        return []
-    # Each entry has a checksum of its own, so they count even if the header was lost.
-    has_header = not is_unwritten(data, STATE_MAGIC)
-    if has_header:
-        check_header(file.path, data[:HEADER_SIZE], STATE_MAGIC)
-    found = decode_entries(data[HEADER_SIZE:])
-    end = segment.next_offset - segment.base_offset
-    entries = [(first, min(count, end - first), state) for first, count, state in found]
-    entries = [entry for entry in entries if entry[1] > 0]
-    file.size = len(data)
-    torn = len(data) - HEADER_SIZE - len(found) * ENTRY_SIZE
-    if torn or entries != found or not has_header:
-        report.append(
-            f"{file.path}: dropped {torn} torn bytes and what it said of offsets from "
-            f"{segment.next_offset} on"
-        )
-        rewritten = file_header(STATE_MAGIC) + encode_entries(entries)
-        replace_file(file.path, rewritten)
-        file.size = len(rewritten)
-    return entries
-
-
-def _interval(segment: Segment, entry: Entry) -> tuple[int, int]:
-    start = segment.base_offset + entry[0]
-    return start, start + entry[1]
-
-
-def _intersect(left: Intervals, right: Intervals) -> Intervals:
-    """Return what both sorted lists of disjoint intervals cover."""
-    common = []
-    i = j = 0
-    while i < len(left) and j < len(right):
-        start, end = max(left[i][0], right[j][0]), min(left[i][1], right[j][1])
-        if start < end:
-            common.append((start, end))
-        if left[i][1] < right[j][1]:
-            i += 1
+        size = 0
+    wrong = ""
+    start = max(merged_size, HEADER_SIZE)
+    if known is not None and known.next_offset > end:
+        outcomes.clip(end)
+        wrong = f"a snapshot of it knows of offsets from {end} on"
+    if size < merged_size:
+        wrong = f"{size} bytes, a snapshot knows of {merged_size}"
+    data = b""
+    if size and (size > start or not merged_size):
+        with file.path.open("rb") as source:
+            header = source.read(HEADER_SIZE)
+            source.seek(start)
+            data = source.read()
+        # Each entry has a checksum of its own, so they count even if the header was lost.
+        if is_unwritten(header, STATE_MAGIC):
+            wrong = "no header"
         else:
-            j += 1
-    return common
+            check_header(file.path, header, STATE_MAGIC)
+    found = decode_entries(data)
+    entries = clip_entries(found, end - base_offset)
+    lost = len(data) - len(found) * ENTRY_SIZE
+    if lost or entries != found:
+        wrong = f"{lost} torn bytes, or offsets from {end} on"
+    outcomes.apply(base_offset, entries)
+    for _, count, state in entries:
+        counters[state] = counters.get(state, 0) + count
+    file.size = size
+    if wrong:
+        _rewrite_states(segment, outcomes, wrong, repairs)
+    return outcomes, len(data)
+
+
+def _rewrite_states(segment: Segment, outcomes: Outcomes, wrong: str, repairs: Repairs) -> None:
+    file, end = segment.state, segment.next_offset
+    repair = f"rewritten without that and without offsets from {end} on"
+    finding = Finding(file.path, end, wrong, repair, is_harmless=True)
+    entries = outcomes.entries(segment.base_offset)
+    data = file_header(STATE_MAGIC) + encode_entries(entries)
+    repairs.replace(file.path, data, finding)
+    file.size = len(data)
+
+
+def _tell(
+    segment: Segment, outcomes: Outcomes, recovered: Recovered, *, counts_tries: bool
+) -> None:
+    """Add to *recovered* what is ready in *segment*."""
+    ready = segment.acked.gaps(segment.base_offset, segment.next_offset)
+    if not ready:
+        return
+    recovered.ready += ready
+    delivered = outcomes.delivered.intervals()
+    if outcomes.replayed.count:
+        replayed = outcomes.replayed.intervals()
+        recovered.replayed += intersect(replayed, ready)
+        both = OffsetSet()
+        both.add_each(delivered)
+        both.add_each(replayed)
+        recovered.delivered += intersect(both.intervals(), ready)
+    else:
+        recovered.delivered += intersect(delivered, ready)
+    if counts_tries:
+        recovered.tries.update(outcomes.count_tries(intersect(delivered, ready)))

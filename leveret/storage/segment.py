@@ -343,7 +343,7 @@ class Segment:
         )
 
     def load_indexes(self, *, is_closed: bool = True) -> None:
-        """Read the index files. One of a closed segment ends with its end. Raises DamagedIndex, UnsupportedFormat."""
+        """Read the index files. Raises DamagedIndex, UnsupportedFormat."""
         self.index.load()
         self.times.load()
         if is_closed and len(self.index) > len(self.times) + 1:
@@ -385,11 +385,26 @@ class Segment:
     def adopt_end(self) -> bool:
         """Seal the segment if its index has the entry of its end; return whether it does."""
         last = self.index.last()
-        if last is None or last[1] != self.size:
+        if last is None or last[1] != self.size or not self._leads_to(last[0]):
             return False
         self.next_offset = self.base_offset + last[0]
         self.is_sealed = True
         return True
+
+    def _leads_to(self, end: int) -> bool:
+        """Whether the records in front of the end are as many as the index says.
+
+        A bad one says nothing of the index.
+        """
+        relative_offset, position = self.index.find(end - 1) or (0, HEADER_SIZE)
+        offset = self.base_offset + relative_offset
+        try:
+            while position < self.size:
+                _, consumed, offset = self._decode(offset, position, self._index_interval_bytes)
+                position += consumed
+        except CorruptRecord:
+            return True
+        return offset == self.base_offset + end
 
     def resume(self) -> tuple[int, int]:
         """Check and index the records behind the last index entry that lies within the log.

@@ -15,6 +15,7 @@ from operator import eq
 from zlib import crc32
 
 STATE_MAGIC = b"LVST"
+STATE_SUFFIX = ".state"
 ENTRY_SIZE = 16
 
 _BODY = struct.Struct(">III")

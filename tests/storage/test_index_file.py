@@ -35,6 +35,7 @@ def test_cutting_shortens_the_file_too(tmp_path: Path) -> None:
     index = filled(tmp_path / "i")
     index.write(3)
     index.cut(index.count_below(700))
+    index.trim()
     index.append(50, 900)
     index.write(3)
     again = OffsetIndex(tmp_path / "i")

@@ -88,6 +88,7 @@ class LogModel(RuleBasedStateMachine):
         if ranges:
             self.log.mark(State.REPLAYED, ranges)
             self.acked -= settled
+            self.delivered |= settled
             if is_acked:
                 self.log.mark(State.ACKED, ranges)
                 self.acked |= settled
