@@ -89,6 +89,7 @@ class DelayStore:
             segment_bytes=min(options.segment_bytes, SEGMENT_BYTES),
             index_interval_bytes=min(options.index_interval_bytes, INDEX_INTERVAL_BYTES),
             open_segments=OPEN_SEGMENTS,
+            compact_bytes=0,
         )
         log, found = recover(directory, options, clock_ms, space=space)
         messages = DelayLog(log, options, clock_ms)

@@ -43,10 +43,8 @@ from leveret.storage.sync_work import SyncWork
 
 logger = logging.getLogger(__name__)
 
-SNAPSHOT_BYTES = 1024 * 1024
-"""What recovery may have to read until a snapshot saves it from that."""
 LAST_SNAPSHOT_BYTES = 64 * 1024
-"""The same when the log is closed."""
+"""What recovery may have to read after a log was closed."""
 SPARE_NAME = "spare"
 """The file of a spent segment, kept to be written over."""
 
@@ -73,7 +71,8 @@ class LogOptions:
     `open_segments` is how many sealed segments stay open after they were read from, with their
     indexes in memory: more than one for a log that is read here and there. `compact_bytes` is how
     much of a segment must be settled for a compaction, or half a segment if that is less; 0 means
-    never.
+    never. `snapshot_bytes` is what a recovery may have to read until a snapshot saves it from that;
+    0 for a log that is never recovered.
     """
 
     segment_bytes: int = 64 * MIB
@@ -81,6 +80,7 @@ class LogOptions:
     index_interval_bytes: int = 16 * KIB
     open_segments: int = 1
     compact_bytes: int = 4 * MIB
+    snapshot_bytes: int = MIB
 
     def __post_init__(self) -> None:
         if not MIN_SEGMENT_BYTES <= self.segment_bytes <= MAX_SEGMENT_BYTES:
@@ -365,7 +365,7 @@ class SegmentLog:
                 self._write_states()
             except OSError as error:
                 raise self.fail(error) from error
-            if self._replay_bytes > SNAPSHOT_BYTES:
+            if 0 < self._options.snapshot_bytes < self._replay_bytes:
                 self._take_snapshot(self._space.sweep)
         return bool(self._unsynced_states) or self._has_deleted
 
@@ -419,6 +419,7 @@ class SegmentLog:
                 finally:
                     self._active.log.trim()
                     self.flush_state()
+                    self._leave_at_end()
                     self._write_index(lot_only=False)
                     with suppress(DiskFull):  # they may be missing
                         self._complete_indexes(at_end=True)
@@ -538,8 +539,11 @@ class SegmentLog:
             return False
         return self._clock_ms() - self._active.first_timestamp_ms >= age_ms
 
-    def _roll(self) -> None:
-        """Seal the active segment and go on in a new one, whose files come with its records."""
+    def _roll(self, following: Segment | None = None) -> None:
+        """Seal the active segment and go on in *following*.
+
+        Without it that is a new one, whose files come with its records.
+        """
         sealed = self._active
         sealed.seal()
         self._replay_bytes += len(sealed.index) * _INDEX_ENTRY_BYTES
@@ -548,14 +552,17 @@ class SegmentLog:
         if sealed not in self._readers:
             sealed.release()
         self._touched[sealed] = None
-        options = self._options
-        self._active = Segment(self.directory, sealed.next_offset, options.index_interval_bytes)
+        self._active = following or self._new_segment()
         self._segments.append(self._active)
         spare = self._spare
-        if spare is not None and spare is self._ready_spare:
+        if following is None and spare is not None and spare is self._ready_spare:
             self._active.log.reuse(spare)
             self._spare = self._ready_spare = None
             self._space.spare_gone(self)
+
+    def _new_segment(self) -> Segment:
+        base_offset = self._active.next_offset
+        return Segment(self.directory, base_offset, self._options.index_interval_bytes)
 
     def _write_index(self, *, lot_only: bool) -> None:
         """Write the index entries of the active segment whose records are durable by now."""
@@ -679,15 +686,18 @@ class SegmentLog:
 
     def _leave(self, sweep: Sweep) -> None:
         """Go on in a new segment, whose file is there, and durable, before the old one may go."""
-        self.drop_spare()
         left = self._active
-        self._roll()
-        self._active.log.append([])
-        self._bytes_on_disk += self._active.log.size
+        following = self._new_segment()
+        try:
+            self._bytes_on_disk += following.log.append([])
+            self._roll(following)
+        except (OSError, DiskFull):
+            following.log.delete()  # the old one goes on
+            raise
         # Should a message be confirmed before the sweep is here.
         self._changed_directories[self.directory] = None
         self._left = left
-        sweep(self._found(self._active, self._active.log.take_handle()))
+        sweep(self._found(following, following.log.take_handle()))
 
     def _found(self, segment: Segment, handle: int) -> Iterator[None]:
         # May run in another thread.
@@ -698,6 +708,18 @@ class SegmentLog:
         sync_directory(self.directory)
         self._founded = segment
         yield
+
+    def _leave_at_end(self) -> None:
+        """Leave a large active segment if all of it is settled; a clean stop has no later time."""
+        active = self._active
+        if active.live_count or active.size <= _IDLE_BYTES_AT_END or active in self._touched:
+            return
+        now_ms = self._clock_ms()
+        if not self._retains(active, now_ms):
+            with suppress(DiskFull):
+                if self._left is None:
+                    self._leave(sweep_now)
+                self._leave_idle(now_ms)
 
     def _retains(self, segment: Segment, now_ms: int) -> bool:
         """Whether the settled messages of *segment* must stay."""
