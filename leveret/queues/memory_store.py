@@ -274,7 +274,9 @@ class MemoryStore:
             run.flush_state()
 
     def close(self) -> None:
-        self.delete()
+        self._forget()
+        for run in self._runs:
+            run.close()
 
     def fail(self, error: Exception) -> None:
         self._forget()

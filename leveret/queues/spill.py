@@ -7,12 +7,14 @@ synced and never read by a later start:
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
 from leveret.queues.batch_cache import BatchCache, CacheBudget, extend_batch
 from leveret.storage.batch import Batch
 from leveret.storage.disk_space import DiskSpace, Sweep, remove_directory
+from leveret.storage.errors import LogFailed
 from leveret.storage.log import LogOptions, SegmentLog
 from leveret.storage.record import Picked
 from leveret.storage.segment import Segment
@@ -22,6 +24,8 @@ READ_BYTES = 256 * 1024
 """One read of a run."""
 SPARSE_READ_BYTES = 16 * 1024
 """The same while memory is short."""
+LIKELY_MESSAGE_BYTES = 1024
+"""What to read for one message that is read by itself."""
 
 
 class SpillArea:
@@ -39,7 +43,7 @@ class SpillArea:
     ) -> None:
         self.budget = budget
         self._directory = directory
-        self._options = options
+        self._options = replace(options, compact_bytes=0, snapshot_bytes=0)
         self._clock_ms = clock_ms
         # Its logs are not to be looked after, and synced, as those of durable queues.
         self._space = DiskSpace(sweep)
@@ -117,7 +121,8 @@ class SpilledRun:
     def read_range(self, start: int, stop: int, max_bytes: int) -> list[Batch]:
         """The same, but none at *stop* or behind it."""
         found = BatchCache(start)
-        for batch in self._log.read(start, min(max_bytes, READ_BYTES)):
+        likely_bytes = (stop - start) * LIKELY_MESSAGE_BYTES
+        for batch in self._log.read(start, min(max_bytes, READ_BYTES, likely_bytes)):
             found.add(batch)
         return found.take(stop, max_bytes)
 
@@ -136,6 +141,10 @@ class SpilledRun:
             self._log.mark(State.ACKED, self._settled)
             self._settled = []
         self._log.flush_state()
+
+    def close(self) -> None:
+        """Let go of the files as they are: the next start removes them."""
+        self.fail(LogFailed("closed"))
 
     def fail(self, error: Exception) -> None:
         """Write nothing more."""
