@@ -1,5 +1,6 @@
 """A broker that serves while a queue is being recovered, over sockets."""
 
+import contextlib
 import os
 import signal
 from collections.abc import Callable
@@ -16,16 +17,28 @@ PERSISTENT = commands.Basic.Properties(delivery_mode=2)
 
 
 class HeldQueue:
-    """The recovery of the first queue, until `release`: where it looks for states is a FIFO."""
+    """The recovery of the first queue, until `release`: what it reads first are FIFOs."""
 
     def __init__(self, data_dir: Path) -> None:
         (log,) = (data_dir / "vhosts/1/queues/1").glob("*.log")
-        self.states = log.with_suffix(".state")
-        os.mkfifo(self.states)
+        self._fifos = [log.with_name("snapshot"), log.with_suffix(".state")]
+        for path in self._fifos:
+            os.mkfifo(path)
 
     def release(self) -> None:
-        with self.states.open("wb"):
-            """Nothing is known of states then."""
+        """Let it read to the end of nothing."""
+        eventually(self._open)
+
+    def _open(self) -> bool:
+        for path in self._fifos:
+            with contextlib.suppress(OSError):  # nobody reads this one
+                os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
+                return True
+        return False
+
+    def remove(self) -> None:
+        for path in self._fifos:
+            path.unlink()
 
 
 def publish(client: RawClient, queue: str, *bodies: bytes) -> None:
@@ -92,7 +105,7 @@ def test_an_end_in_the_middle_loses_nothing(broker: BrokerProcess, end: signal.S
         publish(other, "small", b"t")
         assert confirmed(other) == 1
         broker.stop(end)
-    held.states.unlink()
+    held.remove()
     broker.start()
     with connected(broker.port) as client:
         assert take(client, "large", 2) == [b"1", b"2"]
