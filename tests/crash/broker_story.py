@@ -166,7 +166,7 @@ def number_of(body: bytes) -> int:
 def contents(world: World) -> dict[str, list[int]]:
     """The numbers of the messages in each queue; what is delayed has come."""
     peer = open_channel(world)
-    found: dict[str, list[int]] = {name: [] for name in QUEUES}
+    found = {name: list[int]() for name in QUEUES if name in world.vhost.queues}
     for name, numbers in found.items():
         while True:
             peer.send(1, commands.Basic.Get(queue=name, no_ack=True))
