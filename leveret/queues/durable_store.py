@@ -11,6 +11,8 @@ from leveret.storage.state_log import State
 
 READ_BYTES = 256 * 1024
 """One read of a backlog from the disk."""
+READ_BYTES_EACH = 4096
+"""The same for each message, where only a few are wanted."""
 
 
 class DurableStore:
@@ -142,7 +144,8 @@ class DurableStore:
     def _read_log(self, start: int, stop: int, max_bytes: int) -> list[Batch]:
         """Messages that were delivered before: not in the cache any more."""
         around = BatchCache(start)
-        for batch in self._log.read(start, min(max_bytes, READ_BYTES)):
+        room = min(max_bytes, READ_BYTES, (stop - start) * READ_BYTES_EACH)
+        for batch in self._log.read(start, room):
             around.add(batch)
         return around.take(stop, max_bytes)
 
