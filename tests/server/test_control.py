@@ -253,10 +253,11 @@ def test_lists_show_queues_and_exchanges(shared: BrokerProcess) -> None:
         channel.confirm_delivery()
         publish(channel, "list.jobs", "one", "two")
         channel.basic_get("list.jobs")
-        assert run(shared, "queue", "list", "--vhost", "/").splitlines() == [
-            "name       type     policy  messages_ready  messages_unacknowledged  consumers",
-            "list.jobs  classic  bound   1               1                        0",
-        ]
+        head, row = run(shared, "queue", "list", "--vhost", "/").splitlines()
+        assert head == (
+            "name       type     policy  messages_ready  messages_unacknowledged  consumers  state"
+        )
+        assert row.split() == ["list.jobs", "classic", "bound", "1", "1", "0", "running"]
         channel.queue_delete("list.jobs")
     run(shared, "policy", "clear", "bound")
     assert "amq.topic" in run(shared, "exchange", "list")

@@ -26,7 +26,15 @@ queue = click.Group("queue", help="Queues of the running broker and their messag
 queue.add_command(
     _list_command(
         "list_queues",
-        ("name", "type", "policy", "messages_ready", "messages_unacknowledged", "consumers"),
+        (
+            "name",
+            "type",
+            "policy",
+            "messages_ready",
+            "messages_unacknowledged",
+            "consumers",
+            "state",
+        ),
         "List the queues with their policies, messages and consumers.",
     )
 )
