@@ -44,7 +44,11 @@ class LogStory:
         self.facts = facts or Facts()
         self._now_ms = 1
         self._note()
-        options = replace(OPTIONS, segment_age_ms=self.choice.choice((0, 0, 5)))
+        options = replace(
+            OPTIONS,
+            segment_age_ms=self.choice.choice((0, 0, 5)),
+            snapshot_bytes=self.choice.choice((0, 200, 1500)),
+        )
         space = DiskSpace(self._sweep, spares=self.choice.choice((0, 1)))
         self.log, self.found = recover(directory, options, lambda: self._now_ms, space=space)
         check_contents(self.log, self.found, self.facts)
