@@ -20,6 +20,8 @@ from leveret.storage.offset_set import clip_intervals
 from leveret.storage.state_log import State
 
 UNLIMITED = 1 << 62
+HELD_OVERHEAD = 208
+"""Bytes that a message costs beside its content while it is held: in a dict, with its facts."""
 
 
 class MemoryStore:
@@ -200,7 +202,7 @@ class MemoryStore:
         self._held_length = length if not self._held or length == self._held_length else 0
         facts = repeat(batch.attributes), repeat(batch.timestamp_ms)
         self._held.update(zip(offsets, zip(*facts, batch.payloads), strict=True))  # noqa: B905
-        size = batch_size(batch)
+        size = batch_size(batch) + len(offsets) * (HELD_OVERHEAD - MESSAGE_OVERHEAD)
         self._held_size += size
         self._budget.used += size
 
@@ -211,10 +213,10 @@ class MemoryStore:
         if self._held_length:
             deque(found, maxlen=0)
             count = before - len(self._held)
-            size = count * (self._held_length + MESSAGE_OVERHEAD)
+            size = count * (self._held_length + HELD_OVERHEAD)
         else:
             size = sum(map(len, map(_PAYLOAD, filter(None, found))))
-            size += (before - len(self._held)) * MESSAGE_OVERHEAD
+            size += (before - len(self._held)) * HELD_OVERHEAD
         self._held_size -= size
         self._budget.used -= size
 

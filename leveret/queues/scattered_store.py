@@ -5,7 +5,7 @@ does not fit is read back from the log, several messages in one go where they li
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby, repeat
 from operator import itemgetter
 from typing import Protocol, cast
@@ -17,6 +17,9 @@ from leveret.queues.store import MessageStore
 from leveret.storage.batch import Batch
 from leveret.storage.log import SegmentLog
 from leveret.storage.state_log import State
+
+SPARSE = 16
+"""Messages in a run for each that is wanted, from which on these are read one by one."""
 
 Stored = tuple[int, int, bytes]
 """Attributes, timestamp in milliseconds, message."""
@@ -73,6 +76,9 @@ class ScatteredMemoryStore(MemoryStore):
         """Read *offsets*, which are sorted, from the runs."""
         for run in self._runs:
             own = offsets[bisect_left(offsets, run.start) : bisect_left(offsets, run.stop)]
+            if own and own[-1] - own[0] < len(own) * SPARSE:
+                yield from _read_each(run.read, own)
+                continue
             for offset, timestamp_ms, attributes, payload in run.pick(own):
                 yield offset, (attributes, timestamp_ms, payload)
 
@@ -129,7 +135,7 @@ class ScatteredDurableStore(DurableStore):
             missing = sorted(
                 at for at, stored in zip(offsets, found, strict=True) if stored is None
             )
-            read = dict(self._read_each(missing))
+            read = dict(_read_each(self._log.read, missing))
             found = [
                 read[at] if stored is None else stored
                 for at, stored in zip(offsets, found, strict=True)
@@ -153,17 +159,6 @@ class ScatteredDurableStore(DurableStore):
                 self._recent_size -= released
                 self._budget.used -= released
 
-    def _read_each(self, offsets: list[int]) -> Iterator[tuple[int, Stored]]:
-        """Read *offsets*, which are sorted, from the log; neighbours in one go."""
-        place = 0
-        while place < len(offsets):
-            for batch in self._log.read(offsets[place], READ_BYTES):
-                while place < len(offsets) and offsets[place] < batch.next_offset:
-                    offset = offsets[place]
-                    payload = batch.payloads[offset - batch.first_offset]
-                    yield offset, (batch.attributes, batch.timestamp_ms, payload)
-                    place += 1
-
     def settle_ranges(self, ranges: list[tuple[int, int]]) -> None:
         self._log.mark(State.PURGED, ranges)
         self._forget()
@@ -173,6 +168,20 @@ class ScatteredDurableStore(DurableStore):
         self._budget.used -= self._recent_size
         self._recent_size = 0
         self._recent.clear()
+
+
+def _read_each(
+    read: Callable[[int, int], list[Batch]], offsets: list[int]
+) -> Iterator[tuple[int, Stored]]:
+    """Read *offsets*, which are sorted, from a log; neighbours in one go."""
+    place = 0
+    while place < len(offsets):
+        for batch in read(offsets[place], READ_BYTES):
+            while place < len(offsets) and offsets[place] < batch.next_offset:
+                offset = offsets[place]
+                payload = batch.payloads[offset - batch.first_offset]
+                yield offset, (batch.attributes, batch.timestamp_ms, payload)
+                place += 1
 
 
 def gather(offsets: list[int], found: list[Stored], *, by_time: bool) -> list[Picked]:
