@@ -50,12 +50,13 @@ class StorageSettings:
 class QueuePool:
     """Makes new queues, and those that the definitions name."""
 
-    __slots__ = ("_directory", "_next_id", "_settings")
+    __slots__ = ("_directory", "_next_id", "_queues", "_settings")
 
     def __init__(
         self, directory: Path, settings: StorageSettings, next_id: Callable[[], int]
     ) -> None:
         self._directory = directory
+        self._queues = directory / "queues"
         self._settings = settings
         self._next_id = next_id
 
@@ -161,11 +162,10 @@ class QueuePool:
 
     def sweep(self, known: Iterable[int]) -> None:
         """Remove the directories of queues that the definitions do not name any more."""
-        queues = self._directory / "queues"
-        if not queues.is_dir():
+        if not self._queues.is_dir():
             return
         names = {str(queue_id) for queue_id in known}
-        for path in queues.iterdir():
+        for path in self._queues.iterdir():
             if path.name not in names:
                 logger.info("removing what is left of a deleted queue: %s", path.name)
                 self._remove(path)
@@ -178,7 +178,7 @@ class QueuePool:
             self._settings.space.sweep(remove_directory(directory))
 
     def _path(self, queue_id: int) -> Path:
-        return self._directory / "queues" / str(queue_id)
+        return self._queues / str(queue_id)
 
 
 def _declaration(row: QueueRow) -> QueueDeclaration:

@@ -144,7 +144,10 @@ class Recovery:
             if job.made is not None:
                 self.messages += job.made.ready.count
                 self.bytes += job.made.disk_bytes
-            job.install(job.made or job.queue, job.error)
+            try:
+                job.install(job.made or job.queue, job.error)
+            except Exception:  # as above: whoever waits for the others is served
+                logger.exception("recovery failed: queue=%s", job.queue.name)
             self._end(job)
 
     def _end(self, job: Job) -> None:
