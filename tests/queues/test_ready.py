@@ -100,6 +100,29 @@ class ReadyListModel(RuleBasedStateMachine):
             self.ready.update(back)
             self.list.put_back(back)
 
+    @rule(start=st.integers(0, 40), size=st.integers(0, 40))
+    def look(self, start: int, size: int) -> None:
+        pieces = self.list.within(start, start + size)
+        assert pieces == sorted(pieces)
+        found = [at for piece in pieces for at in range(piece.start, piece.stop)]
+        assert found == sorted(at for at in self.ready if start <= at < start + size)
+        assert self.list.next_from(start) == min(
+            (at for at in self.ready if at >= start), default=None
+        )
+        for piece in pieces:
+            alike = {at in self.delivered for at in range(piece.start, piece.stop)}
+            assert alike == {piece.redelivered}
+
+    @rule(data=st.data())
+    def withdraw(self, data: st.DataObject) -> None:
+        if self.ready:
+            start = data.draw(st.sampled_from(sorted(self.ready)))
+            stop = start + 1
+            while stop in self.ready and data.draw(st.booleans()):
+                stop += 1
+            self.list.withdraw(start, stop)
+            self.ready.difference_update(range(start, stop))
+
     @rule()
     def clear(self) -> None:
         ranges = self.list.clear()
