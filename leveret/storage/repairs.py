@@ -16,8 +16,9 @@ from leveret.storage.files import LogFile, replace_file, sync_directory
 class Finding:
     """Something wrong with a file.
 
-    *offset* is the first message that it is about. *repair* says what was done, or would be, and
-    what was dropped. It is *harmless* if a crash leaves it behind and no confirmed message is gone.
+    *offset* is the first message that it is about, *position* the byte in the file if that is known.
+    *repair* says what was done, or would be, and what was dropped. It is *harmless* if a crash
+    leaves it behind and no confirmed message is gone.
     """
 
     path: Path
@@ -25,6 +26,7 @@ class Finding:
     wrong: str
     repair: str
     is_harmless: bool = False
+    position: int | None = None
 
     def __str__(self) -> str:
         return f"{self.path}: {self.wrong}; {self.repair}"
