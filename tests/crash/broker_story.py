@@ -40,6 +40,11 @@ class Facts:
     given_up: frozenset[int] = NONE
     settled: frozenset[int] = NONE
 
+    def after_restart(self) -> "Facts":
+        """What was given up and not settled may be there or not, from now on."""
+        confirmed = self.confirmed - self.given_up
+        return replace(self, confirmed=confirmed, given_up=self.settled)
+
 
 def prepare(root: Path) -> None:
     """A broker with queues, stopped again."""
@@ -60,10 +65,12 @@ def prepare(root: Path) -> None:
 class BrokerStory:
     """Random acts of clients, from *seed*, noted in *recording*."""
 
-    def __init__(self, root: Path, recording: Recording, seed: int) -> None:
+    def __init__(
+        self, root: Path, recording: Recording, seed: int, facts: Facts | None = None
+    ) -> None:
         self.choice = random.Random(seed)
         self._recording = recording
-        self.facts = Facts()
+        self.facts = facts or Facts()
         self._note()
         self.world = World(root, cache_bytes=self.choice.choice((0, 1 << 20)))
         self._peer = open_channel(self.world)

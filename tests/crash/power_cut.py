@@ -229,6 +229,18 @@ def images(
                 yield Image(f"operation {disk.at}: {name}", tree, disk.facts, is_journaled)
 
 
+def random_image(recording: Recording, choice: random.Random) -> Image:
+    """What a power cut may leave at some moment from the first note on, on a journal's disk."""
+    first = next(at for at, op in enumerate(recording.operations, 1) if isinstance(op, Note))
+    wanted = choice.randint(first, len(recording.operations))
+    disk = Disk(recording)
+    for _ in disk.moments():
+        if disk.at == wanted:
+            break
+    fates = _sample(disk, choice, is_journaled=True)
+    return Image(f"{wanted}: {fates}", disk.image(fates.__getitem__), disk.facts, True)
+
+
 def _fingerprint(tree: Tree, facts: Any) -> bytes:
     digest = sha256(repr((id(facts), sorted(tree))).encode())
     for path in sorted(tree):
@@ -252,18 +264,20 @@ def _choices(
         for fates in product((KEPT, LOST), repeat=len(pending)):
             yield f"{fates}", dict(zip(pending, fates, strict=True)).__getitem__
     for _ in range(samples):
-        chosen = _sample(disk, choice)
+        chosen = _sample(disk, choice, is_journaled=choice.random() < 0.5)
         yield f"{chosen}", chosen.__getitem__
 
 
-def _sample(disk: Disk, choice: random.Random) -> dict[DataChange | EntryChange, Fate]:
+def _sample(
+    disk: Disk, choice: random.Random, *, is_journaled: bool
+) -> dict[DataChange | EntryChange, Fate]:
     kept = choice.choice((0.2, 0.5, 0.9))
     fates: dict[DataChange | EntryChange, Fate] = {}
     for change in disk.pending:
         fates[change] = KEPT if choice.random() < kept else LOST
         if isinstance(change, Write) and choice.random() < 0.5:
             fates[change] = _damaged(change, choice)
-    if choice.random() < 0.5:  # a journal
+    if is_journaled:
         until = choice.randint(0, len(disk.entry_changes))
         for number, entry in enumerate(disk.entry_changes):
             fates[entry] = KEPT if number < until else LOST
