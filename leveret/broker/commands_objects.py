@@ -38,6 +38,8 @@ def _queue(vhost: VHost, queue: ClassicQueue) -> dict[str, object]:
         "messages_unacknowledged": queue.unacked,
         "messages": None if is_recovering else queue.ready.count + queue.unacked,
         "consumers": len(queue.consumers),
+        "disk_bytes": queue.disk_bytes,
+        "retained_bytes": queue.retained_bytes,
         "state": "recovering" if is_recovering else "stopped" if queue.stopped else "running",
     }
 

@@ -254,10 +254,13 @@ def test_lists_show_queues_and_exchanges(shared: BrokerProcess) -> None:
         publish(channel, "list.jobs", "one", "two")
         channel.basic_get("list.jobs")
         head, row = run(shared, "queue", "list", "--vhost", "/").splitlines()
-        assert head == (
-            "name       type     policy  messages_ready  messages_unacknowledged  consumers  state"
-        )
-        assert row.split() == ["list.jobs", "classic", "bound", "1", "1", "0", "running"]
+        assert head.split() == [
+            *("name", "type", "policy", "messages_ready", "messages_unacknowledged"),
+            *("consumers", "disk_bytes", "retained_bytes", "state"),
+        ]
+        *start, disk_bytes, retained_bytes, state = row.split()
+        assert start == ["list.jobs", "classic", "bound", "1", "1", "0"]
+        assert (int(disk_bytes) > 50, retained_bytes, state) == (True, "0", "running")
         channel.queue_delete("list.jobs")
     run(shared, "policy", "clear", "bound")
     assert "amq.topic" in run(shared, "exchange", "list")

@@ -33,9 +33,11 @@ queue.add_command(
             "messages_ready",
             "messages_unacknowledged",
             "consumers",
+            "disk_bytes",
+            "retained_bytes",
             "state",
         ),
-        "List the queues with their policies, messages and consumers.",
+        "List the queues with their policies, messages, consumers and bytes on disk.",
     )
 )
 for _command in (browse, rewind, move, copy):
