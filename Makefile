@@ -8,7 +8,7 @@ SOURCES := $(wildcard leveret tests examples tools)
 # A checkout on sys.path would put the link `amqp` in front of Celery's package of that name.
 export PYTHONSAFEPATH = 1
 
-.PHONY: run test fast model check format lint types features storage-figures clean
+.PHONY: run test fast model fuzz-storage kill-loop check format lint types features storage-figures clean
 
 run: $(VENV)/run.stamp
 	$(BIN)/leveret serve $(ARGS)
@@ -20,9 +20,20 @@ test: $(VENV)/dev.stamp
 fast: $(VENV)/dev.stamp
 	$(BIN)/pytest -m "not slow" $(ARGS)
 
-# Channels and queues against models of them, for minutes.
+# Channels, queues and what a power cut leaves of them against models, for minutes.
 model: $(VENV)/dev.stamp
-	$(BIN)/pytest --hypothesis-profile=model --timeout=3600 tests/broker/test_*_model.py $(ARGS)
+	$(BIN)/pytest --hypothesis-profile=model --timeout=3600 tests/broker/test_*_model.py tests/crash/test_*_model.py $(ARGS)
+
+# Recovery of damaged files, for hours: other ones each time. A failure names its seed:
+# `make fuzz-storage SEED=<seed> ROUNDS=1` does it again.
+SEED ?= $(shell date +%s)
+ROUNDS ?= 1000000
+fuzz-storage: $(VENV)/dev.stamp
+	LEVERET_FUZZ_SEED=$(SEED) LEVERET_FUZZ_ROUNDS=$(ROUNDS) $(BIN)/pytest --timeout=0 tests/crash/test_damage.py -k damaged_files $(ARGS)
+
+# SIGKILL under load, again and again: ROUNDS=100 for an hour.
+kill-loop: $(VENV)/dev.stamp
+	LEVERET_KILL_ROUNDS=$(ROUNDS) $(BIN)/pytest --timeout=0 tests/durability/test_kill_many_queues.py $(ARGS)
 
 check: format lint types fast
 
