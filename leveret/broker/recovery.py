@@ -1,8 +1,8 @@
 """Recovery: the queues of a broker that are being recovered, and who waits for them.
 
-Another thread calls `work`, the loop gives what it answers to `finish`. Making the queue of a log
-touches nothing but its directory; what is shared belongs to the loop. A queue is claimed by taking
-it out of a dict, which happens for one thread only.
+Other threads call `work`, the loop installs by `finish` what they have made. Making the queue of a
+log touches nothing but its directory; what is shared belongs to the loop. A queue is claimed by
+taking it out of a dict, which happens for one thread only.
 """
 
 import logging
@@ -59,7 +59,7 @@ class Recovery:
 
     `total` are all there were at the start, `done` those that have been recovered, with so many
     ready `messages` and `bytes` on disk.
-    *on_wanted* is called when somebody begins to wait.
+    *on_wanted* is called when somebody begins to wait, perhaps for what is only to be installed.
     """
 
     def __init__(self, clock_s: Callable[[], float] = time.monotonic) -> None:
@@ -68,6 +68,7 @@ class Recovery:
         self._unclaimed: dict[ClassicQueue, Job] = {}
         self._line: deque[Job] = deque()
         self._wanted: deque[Job] = deque()
+        self._finished: deque[Job] = deque()
         self.on_wanted: Callable[[], None] = _nobody
         self.total = 0
         self.done = 0
@@ -113,17 +114,18 @@ class Recovery:
 
     # ---- in another thread
 
-    def work(self, *, only_wanted: bool = False) -> list[Job]:
-        """Recover queues for a little while, one at least; answers none if none is left."""
+    def work(self, *, only_wanted: bool = False) -> bool:
+        """Recover queues for a little while, one at least; answers False if none is left."""
         lines = (self._wanted,) if only_wanted else (self._wanted, self._line)
-        finished: list[Job] = []
         end = self._clock_s() + SLICE_S
+        is_any = False
         while (job := self._claim(lines)) is not None:
             job.run()
-            finished.append(job)
+            self._finished.append(job)
+            is_any = True
             if self._clock_s() >= end:
                 break
-        return finished
+        return is_any
 
     def _claim(self, lines: Iterable[deque[Job]]) -> Job | None:
         for line in lines:
@@ -138,9 +140,10 @@ class Recovery:
 
     # ---- in the loop
 
-    def finish(self, jobs: list[Job]) -> None:
-        """Install what `work` has recovered, and tell those who wait."""
-        for job in jobs:
+    def finish(self) -> None:
+        """Install what `work` has recovered so far, and tell those who wait."""
+        while self._finished:
+            job = self._finished.popleft()
             if job.made is not None:
                 self.messages += job.made.ready.count
                 self.bytes += job.made.disk_bytes

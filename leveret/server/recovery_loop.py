@@ -14,7 +14,7 @@ from typing import Protocol
 
 import click
 
-from leveret.broker.recovery import Job, Recovery
+from leveret.broker.recovery import Recovery
 
 logger = logging.getLogger(__name__)
 
@@ -25,9 +25,7 @@ STOP_S = 0.2
 class Loop(Protocol):
     """The event loop, as far as another thread may use it."""
 
-    def call_soon_threadsafe(
-        self, callback: Callable[[list[Job]], object], jobs: list[Job]
-    ) -> object:
+    def call_soon_threadsafe(self, callback: Callable[[], object]) -> object:
         """Call *callback* in the loop's thread."""
 
 
@@ -67,6 +65,7 @@ class RecoveryLoop:
 
     def report(self) -> None:
         """Tell how far it is, if it is not at its end: in the log, or else to a terminal."""
+        self._finish()
         recovery = self._recovery
         if not recovery:
             return
@@ -88,6 +87,7 @@ class RecoveryLoop:
 
     def _wake(self) -> None:
         self._wanted.put(True)
+        self._loop.call_soon_threadsafe(self._finish)
 
     def _run(self) -> None:
         self._work(only_wanted=False)
@@ -97,16 +97,14 @@ class RecoveryLoop:
             self._work(only_wanted=True)
 
     def _work(self, *, only_wanted: bool) -> None:
-        while jobs := self._recovery.work(only_wanted=only_wanted):
-            if self._stopping:
-                return
-            self._loop.call_soon_threadsafe(self._finish, jobs)
+        while self._recovery.work(only_wanted=only_wanted) and not self._stopping:
+            self._loop.call_soon_threadsafe(self._finish)
 
-    def _finish(self, jobs: list[Job]) -> None:
-        if self._stopping:
+    def _finish(self) -> None:
+        if self._stopping or not self._recovery:
             return
         self._enter()
-        self._recovery.finish(jobs)
+        self._recovery.finish()
         if not self._recovery:
             self._wanted.put(False)
             logger.info(

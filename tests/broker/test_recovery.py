@@ -245,13 +245,27 @@ def test_a_vhost_is_deleted_with_queues_that_are_not_recovered(
     peer = open_channel(world)
     peer.send(1, commands.Basic.Get(queue="a"))
     recovery = world.broker.recovery
-    begun = recovery.work() if is_begun else []
+    if is_begun:
+        recovery.work()
     run_command(world.broker, "delete_vhost", {"name": "/"})
     world.commit()
-    recovery.finish(begun)
+    recovery.finish()
     world.recover()
     assert len(recovery) == 0
     assert not list((world.directory / "vhosts").glob("*/queues/*"))
+
+
+def test_a_queue_that_is_only_to_be_installed_is_not_recovered_again(world: World) -> None:
+    world.restart()
+    recovery = world.broker.recovery
+    recovery.work()
+    peer = open_channel(world)
+    peer.send(1, commands.Basic.Get(queue="a"))
+    assert peer.receive() == []
+    recovery.finish()
+    world.run()
+    (got,) = peer.receive()
+    assert got.body == b"old"
 
 
 def test_a_stop_in_the_middle_loses_nothing(world: World) -> None:

@@ -73,8 +73,8 @@ class World:
     def recover(self, *, only_wanted: bool = False) -> None:
         """Recover all queues, or those that somebody waits for."""
         recovery = self.broker.recovery
-        while jobs := recovery.work(only_wanted=only_wanted):
-            recovery.finish(jobs)
+        while recovery.work(only_wanted=only_wanted):
+            recovery.finish()
 
     @property
     def vhost(self) -> VHost:
