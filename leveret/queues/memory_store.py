@@ -102,9 +102,8 @@ class MemoryStore:
         run = self._run
         if run is None:
             # Each queue leaves as much room as it takes: however many are full, some is left.
-            if used <= budget.per_queue and used <= budget.limit - budget.used:
-                return None
-            if self._area is None:
+            has_room = used <= budget.per_queue and used <= budget.limit - budget.used
+            if has_room or self._area is None:
                 return None
             self._tail = None
             run = self._run = self._area.run_from(first)
