@@ -43,8 +43,8 @@ class ReadyList:
         ends = [high for _, high in delivered_ranges]
         for start, stop in ranges:
             first = bisect_right(ends, start)
-            last = bisect_left(delivered_ranges, (stop,))
-            for piece in _cut(start, stop, delivered_ranges[first:last]):
+            until = bisect_left(delivered_ranges, (stop,))
+            for piece in _cut(start, stop, delivered_ranges[first:until]):
                 self._return(piece)
         if self._returned:
             last = max(self._returned)
