@@ -192,9 +192,10 @@ def _transfer(data_dir: Path, command: str, done: str, arguments: dict[str, obje
     would_be = "would be " if arguments["dry_run"] else ""
     summary.write(f"{would_be}{done}", as_json=as_json)
     if summary.refused:
-        raise Failure(f"the target is full: it refused {summary.refused} messages")
+        raise Failure(f"the target is full: it refused {_messages(summary.refused)}")
     if summary.unroutable:
-        raise Failure(f"{summary.unroutable} messages were not {done}: nothing is bound for them")
+        left = _messages(summary.unroutable)
+        raise Failure(f"not {done}, for nothing is bound for it: {left}")
 
 
 class _Summary:
@@ -227,15 +228,19 @@ class _Summary:
             others = {"unroutable": self.unroutable, "refused": self.refused}
             click.echo(json.dumps({"count": self.count, "bytes": self.size, **ends, **others}))
             return
-        click.echo(f"{self.count} messages ({_size(self.size)}) {done}")
+        click.echo(f"{_messages(self.count)} ({_size(self.size)}) {done}")
         for name, end in (("first", self.first), ("last", self.last)):
             if end is not None:
                 click.echo(f"{name}: offset {end[0]}, {readable_time(end[1])}")
 
 
+def _messages(count: int) -> str:
+    return f"{count} message" if count == 1 else f"{count} messages"
+
+
 def _size(count: int) -> str:
     if count < 10_000:
-        return f"{count} bytes"
+        return f"{count} byte" if count == 1 else f"{count} bytes"
     unit, divisor = next(unit for unit in _UNITS if count < 10_000 * unit[1] or unit is _UNITS[-1])
     return f"{count / divisor:.1f} {unit}"
 

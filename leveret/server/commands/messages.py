@@ -124,7 +124,8 @@ def _write(found: dict[str, object], body: bytes) -> None:
     if body:
         is_cut = len(body) < size
         what = f"the first {len(body)} bytes of the body" if is_cut else "the body"
-        click.echo(f"\n{what}:\n{readable_body(body, is_cut=is_cut)}")
+        text = readable_body(body, is_cut=is_cut).removesuffix("\n")
+        click.echo(f"\n{what}:\n{text}")
 
 
 def _on_a_line(value: object) -> str:
