@@ -4,7 +4,7 @@ import itertools
 import json
 import logging
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from leveret.amqp.errors import NotAllowed, PreconditionFailed
@@ -105,7 +105,7 @@ class Broker:
         for path in vhosts.iterdir() if vhosts.is_dir() else ():
             if path.name not in names:
                 logger.info("removing what is left of a deleted vhost: %s", path.name)
-                shutil.rmtree(path)
+                self._settings.space.sweep(_remove(path))
 
     def _new_vhost(self, row: VHostRow) -> tuple[VHost, QueuePool]:
         pool = QueuePool(
@@ -232,3 +232,8 @@ class Broker:
         """Let go of all files. Whatever is not yet on disk is written first."""
         for vhost in self.vhosts.values():
             vhost.close()
+
+
+def _remove(vhost_directory: Path) -> Iterator[None]:
+    shutil.rmtree(vhost_directory)
+    yield
