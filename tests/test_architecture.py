@@ -25,7 +25,7 @@ OURS = {
 
 THIRD_PARTY = {
     "amqp": {"pamqp"},
-    "storage": {"sqlite_utils"},
+    "storage": {"cryptography", "sqlite_utils"},
     "exchanges": set(),
     "queues": set(),
     # pamqp's method classes are the vocabulary in which `amqp` hands over methods.

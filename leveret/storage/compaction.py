@@ -83,7 +83,7 @@ class Compaction:
         timestamp_ms = reader.first_timestamp_ms
         path = temporary(reader.log.path)
         with path.open("wb", buffering=0) as file:
-            size = _put(path, file.fileno(), file_header(LOG_MAGIC, HAS_GAPS))
+            size = _put(path, file.fileno(), file_header(LOG_MAGIC, reader.log.flags | HAS_GAPS))
             for piece in self._pieces():
                 if self._is_cancelled or size > most:
                     return 0

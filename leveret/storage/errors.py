@@ -40,6 +40,26 @@ class OffsetOutOfRange(StorageError):
     """A read at an offset whose segment was deleted."""
 
 
+class MissingKey(StorageError):
+    """An encrypted file whose key was not given."""
+
+    def __init__(self, path: Path, which: str) -> None:
+        super().__init__(f"{path}: encrypted with {which}")
+        self.path = path
+
+
+class NotAuthentic(StorageError):
+    """An encrypted record that is whole, but not what was written here with the key."""
+
+    def __init__(self, path: Path, offset: int) -> None:
+        super().__init__(
+            f"{path}: record {offset}: not authentic: its checksum is right, but it was not "
+            "encrypted here with the key of this file"
+        )
+        self.path = path
+        self.offset = offset
+
+
 class DiskFull(StorageError):
     """The file system or the quota has no room for a write, which was undone; try again later."""
 

@@ -58,16 +58,17 @@ class LogFile:
 
     `size` is the length in bytes that is known to be good, 0 before the first append.
     `dirty` says that bytes were written that no sync has been asked for. A file that is used again
-    holds old bytes behind `size` until it is trimmed.
+    holds old bytes behind `size` until it is trimmed. `flags` are those of the header.
     """
 
-    __slots__ = ("_fd", "_is_reused", "dirty", "magic", "path", "size")
+    __slots__ = ("_fd", "_is_reused", "dirty", "flags", "magic", "path", "size")
 
     def __init__(self, path: Path, magic: bytes, size: int = 0) -> None:
         self.path = path
         self.magic = magic
         self.size = size
         self.dirty = False
+        self.flags = 0
         self._fd = -1
         self._is_reused = False
 
@@ -83,7 +84,7 @@ class LogFile:
         that failed too: recovery then cuts the torn tail.
         """
         if self.size == 0:
-            chunks = [file_header(self.magic), *chunks]
+            chunks = [file_header(self.magic, self.flags), *chunks]
         descriptor = self._descriptor()
         try:
             written = _write_all(descriptor, chunks, self.size)
@@ -102,6 +103,14 @@ class LogFile:
     def read(self, position: int, length: int) -> bytes:
         """Return up to *length* bytes at *position*, none past the end."""
         return os.pread(self._descriptor(), length, position)
+
+    def change_flags(self, flags: int) -> None:
+        """Have *flags* in the header, at once if it was written. Raises DiskFull, OSError."""
+        if self.size:
+            with needing_space(self.path):
+                os.pwrite(self._descriptor(), file_header(self.magic, flags), 0)
+            self.dirty = True
+        self.flags = flags
 
     def truncate(self, size: int) -> None:
         """Cut the file to *size* bytes."""
@@ -122,6 +131,7 @@ class LogFile:
     def share(self) -> "LogFile":
         """Return the same file with a descriptor of its own, for a reader in another thread."""
         shared = LogFile(self.path, self.magic, self.size)
+        shared.flags = self.flags
         shared._fd = os.dup(self._descriptor())
         return shared
 

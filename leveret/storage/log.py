@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from itertools import islice
 from operator import attrgetter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from leveret.storage.batch import Batch
 from leveret.storage.compaction import Compaction
@@ -25,7 +26,14 @@ from leveret.storage.disk_space import (
     remove_directory,
     sweep_now,
 )
-from leveret.storage.errors import DiskFull, LogFailed, OffsetOutOfRange, StorageError
+from leveret.storage.errors import (
+    DiskFull,
+    LogFailed,
+    MissingKey,
+    NotAuthentic,
+    OffsetOutOfRange,
+    StorageError,
+)
 from leveret.storage.files import (
     HEADER_SIZE,
     LogFile,
@@ -33,13 +41,17 @@ from leveret.storage.files import (
     parents_of_missing,
     sync_directory,
 )
+from leveret.storage.key_ring import OVERHEAD, KeyRing
 from leveret.storage.offset_set import clip_intervals, merge_intervals
 from leveret.storage.record import Picked, encode_batch, records_within, split_batch
 from leveret.storage.retention import Retention
-from leveret.storage.segment import Segment
+from leveret.storage.segment import KEY_SHIFT, Segment
 from leveret.storage.snapshot import Snapshot, write_snapshot
 from leveret.storage.state_log import State
 from leveret.storage.sync_work import SyncWork
+
+if TYPE_CHECKING:
+    from leveret.storage.cipher import Cipher
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +84,7 @@ class LogOptions:
     indexes in memory: more than one for a log that is read here and there. `compact_bytes` is how
     much of a segment must be settled for a compaction, or half a segment if that is less; 0 means
     never. `snapshot_bytes` is what a recovery may have to read until a snapshot saves it from that;
-    0 for a log that is never recovered.
+    0 for a log that is never recovered. What is written is encrypted if there are `keys`.
     """
 
     segment_bytes: int = 64 * MIB
@@ -81,6 +93,7 @@ class LogOptions:
     open_segments: int = 1
     compact_bytes: int = 4 * MIB
     snapshot_bytes: int = MIB
+    keys: KeyRing | None = None
 
     def __post_init__(self) -> None:
         if not MIN_SEGMENT_BYTES <= self.segment_bytes <= MAX_SEGMENT_BYTES:
@@ -119,6 +132,7 @@ class SegmentLog:
         self.directory = directory
         self._options = options
         self._clock_ms = clock_ms
+        self._key_number = 0 if options.keys is None else options.keys.current
         self._space = space or DiskSpace()
         self._retention: Retention | None = None
         self._segment_bytes = options.segment_bytes
@@ -278,7 +292,8 @@ class SegmentLog:
         """Return flushed messages from *offset* on in about *max_bytes*, at least one.
 
         Returns nothing at the end of the log, and what is left of a segment at its end. Raises
-        CorruptRecord, and OffsetOutOfRange for an offset whose segment was deleted.
+        CorruptRecord, NotAuthentic, MissingKey, and OffsetOutOfRange for an offset whose segment
+        was deleted.
         """
         if offset >= self._active.next_offset:
             return []
@@ -286,18 +301,23 @@ class SegmentLog:
         batches = segment.read(offset, max_bytes)
         if not batches:  # a gap up to its end
             return self.read(self.present(segment.next_offset), max_bytes)
-        return batches
+        return self._decrypt(segment, batches) if segment.key_number else batches
 
     def pick(self, offsets: Sequence[int]) -> Iterator[Picked]:
         """Yield the flushed messages at *offsets*, which are sorted, each by itself.
 
-        Raises CorruptRecord, OffsetOutOfRange.
+        Raises CorruptRecord, NotAuthentic, MissingKey, OffsetOutOfRange.
         """
         at = 0
         while at < len(offsets):
             segment = self._reader(offsets[at])
             stop = bisect_left(offsets, segment.next_offset, at)
-            yield from segment.pick(offsets[at:stop])
+            picked = segment.pick(offsets[at:stop])
+            if segment.key_number:
+                decrypt, path = self._cipher(segment).decrypt_one, segment.log.path
+                yield from (decrypt(one, path) for one in picked)
+            else:
+                yield from picked
             at = stop
 
     def find(self, timestamp_ms: int) -> int:
@@ -481,26 +501,29 @@ class SegmentLog:
             self._write_index(lot_only=True)
             if self._unindexed:
                 self._complete_indexes()
-        if self._is_active_old():
+        if self._active.key_number != self._key_number:
+            self._take_key()
+        elif self._is_active_old():
             self._roll()
         limit = self._segment_bytes
         size = self._active.size or HEADER_SIZE
         if len(self._batches) == 1:
-            chunk = encode_batch(self._batches[0])
+            chunk = self._encode(self._batches[0])
             if size + len(chunk) <= limit:
                 return self._append_active(self._batches, [chunk])
         written = 0
         batches: list[Batch] = []
         chunks: list[bytes | bytearray] = []
+        growth = OVERHEAD if self._key_number else 0
         for batch in self._batches:
-            chunk = encode_batch(batch)
+            chunk = self._encode(batch)
             while size + len(chunk) > limit:
                 # A record larger than a segment has one of its own.
-                fitting = records_within(batch, limit - size) or int(size == HEADER_SIZE)
+                fitting = records_within(batch, limit - size, growth) or int(size == HEADER_SIZE)
                 head, batch = split_batch(batch, fitting)
                 if head.payloads:
                     batches.append(head)
-                    chunks.append(encode_batch(head))
+                    chunks.append(self._encode(head))
                 written += self._append_active(batches, chunks)
                 batches, chunks = [], []
                 if not batch.payloads:
@@ -508,12 +531,55 @@ class SegmentLog:
                     break
                 self._roll()
                 size = HEADER_SIZE
-                chunk = encode_batch(batch)
+                chunk = self._encode(batch)
             else:
                 batches.append(batch)
                 chunks.append(chunk)
                 size += len(chunk)
         return written + self._append_active(batches, chunks)
+
+    def _encode(self, batch: Batch) -> bytes | bytearray:
+        """The records of *batch* as they go to the active segment, whose key they need."""
+        if self._key_number:
+            batch = self._cipher(self._active).encrypt(batch)
+        return encode_batch(batch)
+
+    def _cipher(self, segment: Segment) -> "Cipher":
+        """What the records of *segment* are encrypted with. Raises MissingKey."""
+        cipher = segment.cipher
+        if cipher is None:
+            path, keys = segment.log.path, self._options.keys
+            if keys is None:
+                raise MissingKey(path, f"key {segment.key_number}, and no key was given")
+            segment.cipher = cipher = keys.cipher(segment.key_number, path)
+        return cipher
+
+    def _decrypt(self, segment: Segment, batches: list[Batch]) -> list[Batch]:
+        """What was appended as *batches*, up to a message that is not authentic.
+
+        Raises NotAuthentic if that is the first one, MissingKey.
+        """
+        cipher, path = self._cipher(segment), segment.log.path
+        decrypted: list[Batch] = []
+        for batch in batches:
+            try:
+                decrypted.append(cipher.decrypt(batch, path))
+            except NotAuthentic:
+                if not decrypted:
+                    raise
+                break
+            if decrypted[-1].next_offset < batch.next_offset:
+                break
+        return decrypted
+
+    def _take_key(self) -> None:
+        """Go on with the key that is current now; a segment has but one."""
+        active = self._active
+        if active.is_empty:
+            active.log.change_flags(self._key_number << KEY_SHIFT)
+            active.cipher = None
+        else:
+            self._roll()
 
     def _append_active(self, batches: list[Batch], chunks: list[bytes | bytearray]) -> int:
         if not batches:
@@ -562,7 +628,9 @@ class SegmentLog:
 
     def _new_segment(self) -> Segment:
         base_offset = self._active.next_offset
-        return Segment(self.directory, base_offset, self._options.index_interval_bytes)
+        segment = Segment(self.directory, base_offset, self._options.index_interval_bytes)
+        segment.log.flags = self._key_number << KEY_SHIFT
+        return segment
 
     def _write_index(self, *, lot_only: bool) -> None:
         """Write the index entries of the active segment whose records are durable by now."""

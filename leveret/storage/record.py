@@ -99,9 +99,13 @@ def encode_gap(first_offset: int, count: int, timestamp_ms: int) -> bytes | byte
     return encode_batch(Batch(first_offset, timestamp_ms, CONTROL, [payload], len(payload)))
 
 
-def records_within(batch: Batch, size: int) -> int:
-    """Return how many records from the front of *batch* fit into *size* bytes."""
-    sizes = accumulate(len(payload) + RECORD_HEADER_SIZE for payload in batch.payloads)
+def records_within(batch: Batch, size: int, growth: int = 0) -> int:
+    """Return how many records from the front of *batch* fit into *size* bytes.
+
+    *growth* is by how many bytes the payload of each will be longer.
+    """
+    extra = RECORD_HEADER_SIZE + growth
+    sizes = accumulate(len(payload) + extra for payload in batch.payloads)
     return bisect_right(list(sizes), size)
 
 

@@ -27,7 +27,7 @@ from leveret.storage.outcomes import Outcomes, clip_entries
 from leveret.storage.record import RECORD_HEADER_SIZE, record_timestamp_ms
 from leveret.storage.repairs import Finding, Repairs
 from leveret.storage.retention import Retention
-from leveret.storage.segment import HAS_GAPS, LOG_MAGIC, LOG_SUFFIX, SUFFIXES, Segment
+from leveret.storage.segment import KNOWN_FLAGS, LOG_MAGIC, LOG_SUFFIX, SUFFIXES, Segment
 from leveret.storage.snapshot import (
     OLD_SNAPSHOT_NAME,
     SNAPSHOT_NAME,
@@ -76,8 +76,9 @@ def recover(
     Spent segments stay if there is a *retention*. With *counts_tries* fills in `tries`, at the
     cost of an entry for each delivered message. What *repairs* does not do is only noted; the log
     can then be read, but not written.
-    Blocks; reads what neither the indexes nor a snapshot cover. Raises UnsupportedFormat, and
-    CorruptRecord if two segments have the same offsets.
+    Blocks; reads what neither the indexes nor a snapshot cover. Raises UnsupportedFormat,
+    CorruptRecord if two segments have the same offsets, and MissingKey if there are keys, but not
+    that of messages which are not settled.
     """
     repairs = repairs or Repairs()
     recovered = Recovered()
@@ -105,6 +106,8 @@ def recover(
                     segment.delete()
             else:
                 segments.append(segment)
+            if options.keys is not None and segment.live_count:
+                options.keys.require(segment.key_number, segment.log.path)
         if snapshot.next_offset > end:
             _drop_snapshots(directory, end, repairs)
         on_error.pop_all()
@@ -200,8 +203,7 @@ def _examine(segment: Segment, size: int, following: int | None, repairs: Repair
         segment.is_sealed = following is not None
         return
     segment.log.size = size
-    flags = check_header(path, header, LOG_MAGIC, HAS_GAPS)
-    segment.has_gaps = bool(flags & HAS_GAPS)
+    segment.log.flags = check_header(path, header, LOG_MAGIC, KNOWN_FLAGS)
     if size >= HEADER_SIZE + RECORD_HEADER_SIZE:
         segment.first_timestamp_ms = record_timestamp_ms(header[HEADER_SIZE:])
     _load_indexes(segment, following is not None, repairs)

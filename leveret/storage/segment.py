@@ -10,6 +10,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from leveret.storage.batch import Batch
 from leveret.storage.disk_space import Sweep, give_back, sweep_now
@@ -41,12 +42,19 @@ from leveret.storage.state_log import (
 )
 from leveret.storage.time_index import TimeIndex
 
+if TYPE_CHECKING:
+    from leveret.storage.cipher import Cipher
+
 logger = logging.getLogger(__name__)
 
 LOG_MAGIC = b"LVLG"
 LOG_SUFFIX = ".log"
 HAS_GAPS = 1 << 2
 """The flag of a `.log` in whose records there are gaps."""
+KEY_SHIFT = 8
+"""The upper byte of the flags of a `.log` is the number of its key, 0 if it is not encrypted."""
+KNOWN_FLAGS = HAS_GAPS | 0xFF << KEY_SHIFT
+"""All flags that a `.log` may have."""
 SUFFIXES = (LOG_SUFFIX, ".index", ".timeindex", ".state")
 
 # The index of the active segment is written in lots of this many entries.
@@ -71,8 +79,8 @@ class Segment:
         "_last_timestamp_ms",
         "acked",
         "base_offset",
+        "cipher",
         "first_timestamp_ms",
-        "has_gaps",
         "index",
         "is_sealed",
         "log",
@@ -89,8 +97,8 @@ class Segment:
         self.first_timestamp_ms = 0
         self._last_timestamp_ms = 0
         self.is_sealed = False
-        self.has_gaps = False
         self.revivals = 0
+        self.cipher: Cipher | None = None
         self._gaps: OffsetSet | None = None
         self.acked = OffsetSet()
         self.log = LogFile(log, LOG_MAGIC)
@@ -113,6 +121,16 @@ class Segment:
     def is_empty(self) -> bool:
         """Whether no record was ever written to it."""
         return self.next_offset == self.base_offset
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether records are missing between others."""
+        return bool(self.log.flags & HAS_GAPS)
+
+    @property
+    def key_number(self) -> int:
+        """The number of the key that the records are encrypted with, 0 if they are not."""
+        return self.log.flags >> KEY_SHIFT
 
     @property
     def is_spent(self) -> bool:
@@ -324,7 +342,7 @@ class Segment:
         self.next_offset = known.next_offset
         self.first_timestamp_ms = known.first_timestamp_ms
         self._last_timestamp_ms = known.last_timestamp_ms
-        self.has_gaps = known.has_gaps
+        self.log.flags = known.flags
         self.is_sealed = True
         self.index.unload()
         self.times.unload()
@@ -339,7 +357,7 @@ class Segment:
             self._last_timestamp_ms,
             self.state.size,
             is_closed,
-            self.has_gaps,
+            self.log.flags,
         )
 
     def load_indexes(self, *, is_closed: bool = True) -> None:
@@ -439,7 +457,6 @@ class Segment:
         copy = Segment(self.log.path.parent, self.base_offset, self._index_interval_bytes)
         copy.next_offset = self.next_offset
         copy.first_timestamp_ms = self.first_timestamp_ms
-        copy.has_gaps = self.has_gaps
         copy.log = self.log.share()
         self.index.share(copy.index)
         if not was_open:
@@ -453,7 +470,7 @@ class Segment:
         and nothing has changed.
         """
         descriptor = self.log.replace(temporary(self.log.path), size)
-        self.has_gaps = True
+        self.log.flags |= HAS_GAPS
         self._gaps = gone
         self._cursor = (self.base_offset, HEADER_SIZE)
         return descriptor
@@ -466,6 +483,7 @@ class Segment:
     def release(self) -> None:
         """Give back the memory and descriptors that only a reader needs."""
         if self.is_sealed:
+            self.cipher = None
             if self.index.is_written:
                 self.index.unload()
                 self.times.unload()

@@ -8,7 +8,7 @@ Files: `snapshot`, and `snapshot.old`, the one before. Format, big endian:
         u64 base offset, u64 next offset, u64 bytes of the log
         u64 first timestamp in ms, u64 last timestamp in ms, 0 if not known
         u64 bytes of the state log that are merged here
-        u32 flags: bit 0 the segment is closed and its indexes are complete, bit 1 it has gaps
+        u16 1 if the segment is closed and its indexes are complete, u16 flags of its log
         4 sets of offsets: settled, volatile, delivered, replayed
         u32 number of tries, then for each: u32 relative offset,
             u32 hand-outs behind the first, u32 came back, u32 failed
@@ -44,10 +44,9 @@ OLD_SNAPSHOT_NAME = "snapshot.old"
 _U32 = struct.Struct(">I")
 _PAIR = struct.Struct(">II")
 _COUNTER = struct.Struct(">IQ")
-_SEGMENT = struct.Struct(">QQQQQQI")
+_SEGMENT = struct.Struct(">QQQQQQHH")
 _TRY = struct.Struct(">IIII")
 _CHUNK = CHUNK_BYTES * 8
-_CLOSED, _GAPS = 1, 2
 _INTERVALS, _BITMAP = 0, 1
 _MOST = 1 << 32
 
@@ -63,7 +62,7 @@ class SegmentSnapshot:
     last_timestamp_ms: int
     state_size: int
     is_closed: bool
-    has_gaps: bool
+    flags: int
     outcomes: Outcomes = field(default_factory=Outcomes)
 
 
@@ -168,7 +167,8 @@ def _encode_segment(known: SegmentSnapshot) -> Iterator[bytes]:
         known.first_timestamp_ms,
         known.last_timestamp_ms,
         known.state_size,
-        known.is_closed * _CLOSED | known.has_gaps * _GAPS,
+        known.is_closed,
+        known.flags,
     )
     for offsets in known.outcomes.sets:
         yield from _encode_set(base, offsets)
@@ -216,10 +216,10 @@ class _Reader:
         return Snapshot(counters, segments)
 
     def _segment(self) -> SegmentSnapshot:
-        base, next_offset, log_size, first_ms, last_ms, state_size, flags = _SEGMENT.unpack(
-            self._take(_SEGMENT.size)
+        base, next_offset, log_size, first_ms, last_ms, state_size, is_closed, flags = (
+            _SEGMENT.unpack(self._take(_SEGMENT.size))
         )
-        if not 0 <= next_offset - base < _MOST or flags & ~(_CLOSED | _GAPS):
+        if not 0 <= next_offset - base < _MOST or is_closed > 1:
             raise ValueError(f"no segment from {base} to {next_offset}")
         outcomes = Outcomes()
         outcomes.settled, outcomes.volatile, outcomes.delivered, outcomes.replayed = (
@@ -237,8 +237,8 @@ class _Reader:
             first_ms,
             last_ms,
             state_size,
-            bool(flags & _CLOSED),
-            bool(flags & _GAPS),
+            bool(is_closed),
+            flags,
             outcomes,
         )
 

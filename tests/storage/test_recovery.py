@@ -397,7 +397,7 @@ def test_a_segment_that_runs_into_the_next_one_is_refused(tmp_path: Path) -> Non
 @pytest.mark.parametrize("suffix", [".log", ".state"])
 @pytest.mark.parametrize(
     "header",
-    [b"LVLG\0\3\0\0", b"LVST\0\3\0\0", b"LVLG\0\2\x80\0", b"LVST\0\2\x80\0"],
+    [b"LVLG\0\3\0\0", b"LVST\0\3\0\0", b"LVLG\0\2\0\2", b"LVST\0\2\x80\0"],
 )
 def test_a_foreign_or_newer_file_is_refused(tmp_path: Path, suffix: str, header: bytes) -> None:
     log = new_log(tmp_path)
