@@ -8,6 +8,7 @@ import logging
 import os
 import sys
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -142,7 +143,7 @@ class SegmentLog:
         self._active = self._segments[-1]
         self._next_offset = self._active.next_offset
         self._batches: list[Batch] = []
-        self._marks: dict[State, list[tuple[int, int]]] = {state: [] for state in State}
+        self._marks: dict[State, list[tuple[int, int]]] = {}
         # Segments whose states changed since the last flush_state.
         self._touched: dict[Segment, None] = {}
         self._readers: dict[Segment, None] = {}
@@ -162,7 +163,7 @@ class SegmentLog:
         self._written_bytes = 0
         self._sync_point: _SyncPoint | None = None
         self._failure = ""
-        self._counters: dict[int, int] = dict.fromkeys(State, 0)
+        self._counters: Counter[int] = Counter()
         # What a recovery would have to read for lack of a snapshot, about.
         self._replay_bytes = 0
         self._has_dropped = False
@@ -178,11 +179,11 @@ class SegmentLog:
 
     def restore(self, counters: Mapping[int, int], replay_bytes: int) -> None:
         """Go on from what recovery found: counters, and bytes that no snapshot covers."""
-        self._counters |= counters
+        self._counters.update(counters)
         self._replay_bytes = replay_bytes
 
     @property
-    def counters(self) -> Mapping[int, int]:
+    def counters(self) -> Counter[int]:
         """How many messages ever got each state; after a kill, about."""
         return self._counters
 
@@ -327,7 +328,7 @@ class SegmentLog:
         """
         for segment in reversed(self._segments):
             if segment.first_timestamp_ms < timestamp_ms and not segment.is_empty:
-                segment.open()
+                self._open(segment)
                 relative_offset = segment.times.lookup(timestamp_ms)
                 if segment not in self._readers:
                     segment.release()
@@ -359,7 +360,7 @@ class SegmentLog:
             self._mark_segments(state, merged)
             self._counters[state] += sum([end - start for start, end in merged])
         else:
-            self._marks[state].extend(ranges)
+            self._marks.setdefault(state, []).extend(ranges)
 
     def history(self, offset: int) -> list[State]:
         """Return what became of the message at *offset*, first things first.
@@ -386,7 +387,7 @@ class SegmentLog:
             except OSError as error:
                 raise self.fail(error) from error
             if 0 < self._options.snapshot_bytes < self._replay_bytes:
-                self._take_snapshot(self._space.sweep)
+                self.take_snapshot()
         return bool(self._unsynced_states) or self._has_deleted
 
     def take_sync(self, include_state: bool) -> SyncWork | None:
@@ -444,7 +445,7 @@ class SegmentLog:
                     with suppress(DiskFull):  # they may be missing
                         self._complete_indexes(at_end=True)
                     if self._replay_bytes > LAST_SNAPSHOT_BYTES or self._has_dropped:
-                        self._take_snapshot(sweep_now)
+                        self.take_snapshot(sweep_now)
         finally:
             self._space.forget(self)
             self.drop_spare()
@@ -471,13 +472,17 @@ class SegmentLog:
         segment = self._segment_of(offset)
         readers = self._readers
         if segment not in readers:
-            segment.open()
+            self._open(segment)
             readers[segment] = None
             if len(readers) > self._options.open_segments:
                 longest = next(iter(readers))
                 del readers[longest]
                 longest.release()
         return segment
+
+    def _open(self, segment: Segment) -> None:
+        if segment.open():
+            self._unindexed[segment] = None
 
     def _segment_of(self, offset: int) -> Segment:
         """The segment that has the message at *offset*. Raises OffsetOutOfRange."""
@@ -656,7 +661,7 @@ class SegmentLog:
                     segment.release()
 
     def _spread_marks(self) -> None:
-        for state, ranges in self._marks.items():
+        for state, ranges in sorted(self._marks.items()):
             if ranges:
                 merged = ranges if len(ranges) == 1 else merge_intervals(iter(sorted(ranges)))
                 self._mark_segments(state, merged)
@@ -729,7 +734,9 @@ class SegmentLog:
             self._compact(now_ms)
         except DiskFull:
             pass  # what there is to give back goes another time
-        except (OSError, StorageError) as error:
+        except StorageError as error:
+            logger.warning("space not given back: %s", error)
+        except OSError as error:
             self.fail(error)
             return None
         is_at_it = self._left is not None or self._compaction is not None
@@ -818,6 +825,7 @@ class SegmentLog:
                 and segment.live_count * 2 <= self._uncompacted.get(segment, sys.maxsize)
                 and not self._retains(segment, now_ms)
             ):
+                self._open(segment)
                 self._compaction = Compaction(segment, self._options.index_interval_bytes)
                 self._space.sweep(self._compaction.run())
                 return
@@ -839,12 +847,22 @@ class SegmentLog:
             self._uncompacted[segment] = compaction.live_count
             compaction.cancel()
             return
-        self._space.sweep(give_back(descriptor))
+        self._space.sweep(self._give_back_replaced(descriptor))
         segment.replace_indexes()
         self._unindexed.pop(segment, None)
         self._unsynced.pop(segment, None)
         self._changed_directories[self.directory] = None
         self._bytes_on_disk += segment.bytes_on_disk - before
+
+    def _give_back_replaced(self, descriptor: int) -> Iterator[None]:
+        # The old log must not get shorter while a power failure could still bring its name back.
+        # May run in another thread.
+        try:
+            sync_directory(self.directory)
+        except OSError:
+            os.close(descriptor)
+            raise
+        yield from give_back(descriptor)
 
     def _cancel_compaction(self) -> None:
         if self._compaction is not None:
@@ -877,8 +895,8 @@ class SegmentLog:
         self._ready_spare = spare
         yield
 
-    def _take_snapshot(self, sweep: Sweep) -> None:
-        """Have a snapshot written by *sweep*, unless one is under way."""
+    def take_snapshot(self, sweep: Sweep | None = None) -> None:
+        """Have a snapshot of what was flushed written by *sweep*, unless one is under way."""
         if self._is_snapshotting:
             return
         segments = {
@@ -891,7 +909,7 @@ class SegmentLog:
         self._is_snapshotting = True
         self._has_dropped = False
         self._replay_bytes = 0
-        sweep(self._snapshotting(Snapshot(dict(self._counters), segments)))
+        (sweep or self._space.sweep)(self._snapshotting(Snapshot(dict(self._counters), segments)))
 
     def _snapshotting(self, snapshot: Snapshot) -> Iterator[None]:
         """Perhaps in another thread."""

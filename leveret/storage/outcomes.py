@@ -65,8 +65,8 @@ class Outcomes:
         if settled:
             joined = settled[0] if len(settled) == 1 else sorted(chain.from_iterable(settled))
             self.settled.add_each(merge_intervals(iter(joined)))
-            for offset in [offset for offset in self.tries if offset in self.settled]:
-                del self.tries[offset]
+        for offset in [offset for offset in self.tries if offset in self.settled]:
+            del self.tries[offset]
 
     def _deliver(self, intervals: Intervals) -> None:
         merged = merge_intervals(iter(intervals))

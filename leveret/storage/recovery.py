@@ -35,9 +35,16 @@ from leveret.storage.snapshot import (
     Snapshot,
     decode_snapshot,
 )
-from leveret.storage.state_log import ENTRY_SIZE, STATE_MAGIC, decode_entries, encode_entries
+from leveret.storage.state_log import (
+    ENTRY_SIZE,
+    STATE_MAGIC,
+    STATE_SUFFIX,
+    decode_entries,
+    encode_entries,
+)
 
 _FILE_NAME = re.compile(r"(\d{20})(\.\w+)(\.tmp)?")
+_INDEX_SUFFIXES = (".index", ".timeindex")
 _SNAPSHOT_NAMES = (SNAPSHOT_NAME, OLD_SNAPSHOT_NAME)
 
 Intervals = list[tuple[int, int]]
@@ -82,21 +89,32 @@ def recover(
     """
     repairs = repairs or Repairs()
     recovered = Recovered()
-    bases = _list_bases(directory, repairs)
-    snapshot = _load_snapshot(directory, repairs)
+    names = {path.name for path in directory.iterdir()} if directory.exists() else set()
+    bases = _list_bases(directory, names, repairs)
+    snapshot, snapshots = _load_snapshot(directory, names, repairs)
     segments: list[Segment] = []
     unsaved = dict(snapshot.counters)
     replay_bytes = 0
     end = 0
+    is_outdated = False
+    # What may be known from the snapshot alone: a power failure can damage a state log in front of
+    # what it was asked for.
+    merged: list[tuple[Segment, Outcomes]] = []
     with ExitStack() as on_error:
         for base_offset, following in zip_longest(bases, bases[1:]):
             segment = Segment(directory, base_offset, options.index_interval_bytes)
             on_error.callback(segment.close)
             known = snapshot.segments.get(base_offset)
-            is_adopted = _recover_records(segment, following, known, repairs)
+            files = {suffix for suffix in SUFFIXES if f"{base_offset:020}{suffix}" in names}
+            is_adopted = _recover_records(segment, files, following, known, repairs)
             end = segment.next_offset
-            outcomes, read_bytes = _recover_states(segment, known, unsaved, repairs)
+            outcomes, read_bytes, is_rewritten = _recover_states(
+                segment, files, known, unsaved, repairs
+            )
             replay_bytes += read_bytes
+            is_outdated |= is_rewritten
+            if known is not None and not is_rewritten:
+                merged.append((segment, outcomes))
             if segment.has_gaps and not is_adopted:  # whatever became of the states
                 outcomes.settled.add_each(segment.gaps.intervals())
             segment.acked = outcomes.forgotten()
@@ -108,8 +126,12 @@ def recover(
                 segments.append(segment)
             if options.keys is not None and segment.live_count:
                 options.keys.require(segment.key_number, segment.log.path)
-        if snapshot.next_offset > end:
-            _drop_snapshots(directory, end, repairs)
+        if is_outdated or snapshot.next_offset > end:
+            for segment, outcomes in merged:
+                if segment in segments:
+                    _write_states(segment, outcomes, repairs)
+            _drop_snapshots(snapshots, end, repairs)
+            replay_bytes = sum(segment.state.size for segment in segments)
         on_error.pop_all()
     recovered.ready = merge_intervals(iter(recovered.ready))
     recovered.report = list(map(str, repairs.findings))
@@ -122,11 +144,8 @@ def recover(
     return log, recovered
 
 
-def _list_bases(directory: Path, repairs: Repairs) -> list[int]:
+def _list_bases(directory: Path, names: set[str], repairs: Repairs) -> list[int]:
     """Return the base offsets of the segments; remove files that a crash left without a log."""
-    if not directory.exists():
-        return []
-    names = {path.name for path in directory.iterdir()}
     bases = []
     orphans = [name for name in (SPARE_NAME, SNAPSHOT_NAME + ".tmp") if name in names]
     for name in names:
@@ -142,33 +161,42 @@ def _list_bases(directory: Path, repairs: Repairs) -> list[int]:
     return sorted(bases)
 
 
-def _load_snapshot(directory: Path, repairs: Repairs) -> Snapshot:
-    """Return the newest good snapshot, an empty one if there is none; remove what is damaged."""
-    for name in _SNAPSHOT_NAMES:
-        path = directory / name
+def _load_snapshot(
+    directory: Path, names: set[str], repairs: Repairs
+) -> tuple[Snapshot, list[Path]]:
+    """Return the newest good snapshot, an empty one if there is none; remove what is damaged.
+
+    Returns also the files that are left.
+    """
+    paths = [directory / name for name in _SNAPSHOT_NAMES if name in names]
+    for at, path in enumerate(paths):
         try:
-            return decode_snapshot(path, path.read_bytes())
-        except FileNotFoundError:
-            continue
+            return decode_snapshot(path, path.read_bytes()), paths[at:]
         except DamagedSnapshot as error:
             wrong = str(error).removeprefix(f"{path}: ")
             repair = "removed; the one before or the state logs tell the same"
             repairs.remove(path, Finding(path, 0, wrong, repair))
-    return Snapshot({}, {})
+    return Snapshot({}, {}), []
 
 
-def _drop_snapshots(directory: Path, end: int, repairs: Repairs) -> None:
-    """Remove the snapshots, durably: what they say would hide messages that have yet to come."""
-    for name in _SNAPSHOT_NAMES:
-        path = directory / name
-        if path.exists():
-            wrong = f"says something of offsets from {end} on, which the log does not have"
-            repairs.remove(path, Finding(path, end, wrong, "removed", is_harmless=True))
-    repairs.sync(directory)
+def _drop_snapshots(paths: list[Path], end: int, repairs: Repairs) -> None:
+    """Remove the snapshots, durably, that do not fit the files any more.
+
+    They would hide messages that have yet to come, or states that have yet to be written.
+    """
+    for path in paths:
+        wrong = "says more than the files have"
+        repairs.remove(path, Finding(path, end, wrong, "removed", is_harmless=True))
+    if paths:
+        repairs.sync(paths[0].parent)
 
 
 def _recover_records(
-    segment: Segment, following: int | None, known: SegmentSnapshot | None, repairs: Repairs
+    segment: Segment,
+    files: set[str],
+    following: int | None,
+    known: SegmentSnapshot | None,
+    repairs: Repairs,
 ) -> bool:
     """Find the end of *segment*; return whether what is *known* of it tells all.
 
@@ -182,15 +210,18 @@ def _recover_records(
     if known is not None and is_adopted:
         segment.adopt(known)
     else:
-        _examine(segment, size, following, repairs)
+        _examine(segment, files, size, following, repairs)
     if following is not None and segment.next_offset > following:
         expected = f"no record at or behind offset {following}"
         raise CorruptRecord(path, segment.size, segment.next_offset, expected)
     return is_adopted
 
 
-def _examine(segment: Segment, size: int, following: int | None, repairs: Repairs) -> None:
+def _examine(
+    segment: Segment, files: set[str], size: int, following: int | None, repairs: Repairs
+) -> None:
     path = segment.log.path
+    has_indexes = not files.isdisjoint(_INDEX_SUFFIXES)
     header = segment.log.read(0, HEADER_SIZE + RECORD_HEADER_SIZE)
     if is_unwritten(header[:HEADER_SIZE], LOG_MAGIC):
         # The crash came while the file was made.
@@ -199,17 +230,20 @@ def _examine(segment: Segment, size: int, following: int | None, repairs: Repair
         )
         repairs.cut(segment.log, 0, finding if size > HEADER_SIZE else None)
         segment.forget_indexes()
-        repairs.derive(segment.trim_indexes)
+        if has_indexes:
+            repairs.derive(segment.trim_indexes)
         segment.is_sealed = following is not None
         return
     segment.log.size = size
     segment.log.flags = check_header(path, header, LOG_MAGIC, KNOWN_FLAGS)
     if size >= HEADER_SIZE + RECORD_HEADER_SIZE:
         segment.first_timestamp_ms = record_timestamp_ms(header[HEADER_SIZE:])
-    _load_indexes(segment, following is not None, repairs)
+    if has_indexes:
+        _load_indexes(segment, following is not None, repairs)
     if following is None or not segment.adopt_end():
         _scan_tail(segment, following is not None, repairs)
-        repairs.derive(segment.trim_indexes)
+        if has_indexes:
+            repairs.derive(segment.trim_indexes)
         if following is not None and not repairs.is_dry:
             segment.seal()
     if following is not None:
@@ -260,9 +294,13 @@ def _scan_tail(segment: Segment, is_closed: bool, repairs: Repairs) -> None:
 
 
 def _recover_states(
-    segment: Segment, known: SegmentSnapshot | None, counters: dict[int, int], repairs: Repairs
-) -> tuple[Outcomes, int]:
-    """Return what became of the records of *segment*, and how many bytes were read for it.
+    segment: Segment,
+    files: set[str],
+    known: SegmentSnapshot | None,
+    counters: dict[int, int],
+    repairs: Repairs,
+) -> tuple[Outcomes, int, bool]:
+    """Return what became of the records of *segment*, the bytes read, and if all were rewritten.
 
     Goes on from what is *known* of it, adds to *counters* what is new, and rewrites the state log
     if it says more than it may, or less than is known. An entry behind the end of the log would
@@ -272,10 +310,7 @@ def _recover_states(
     base_offset, end = segment.base_offset, segment.next_offset
     outcomes = known.outcomes if known is not None else Outcomes()
     merged_size = known.state_size if known is not None else 0
-    try:
-        size = file.path.stat().st_size
-    except FileNotFoundError:
-        size = 0
+    size = file.path.stat().st_size if STATE_SUFFIX in files else 0
     wrong = ""
     start = max(merged_size, HEADER_SIZE)
     if known is not None and known.next_offset > end:
@@ -305,17 +340,23 @@ def _recover_states(
     file.size = size
     if wrong:
         _rewrite_states(segment, outcomes, wrong, repairs)
-    return outcomes, len(data)
+    return outcomes, len(data), bool(wrong)
 
 
 def _rewrite_states(segment: Segment, outcomes: Outcomes, wrong: str, repairs: Repairs) -> None:
-    file, end = segment.state, segment.next_offset
+    end = segment.next_offset
     repair = f"rewritten without that and without offsets from {end} on"
-    finding = Finding(file.path, end, wrong, repair, is_harmless=True)
+    finding = Finding(segment.state.path, end, wrong, repair, is_harmless=True)
+    _write_states(segment, outcomes, repairs, finding)
+
+
+def _write_states(
+    segment: Segment, outcomes: Outcomes, repairs: Repairs, finding: Finding | None = None
+) -> None:
     entries = outcomes.entries(segment.base_offset)
     data = file_header(STATE_MAGIC) + encode_entries(entries)
-    repairs.replace(file.path, data, finding)
-    file.size = len(data)
+    repairs.replace(segment.state.path, data, finding)
+    segment.state.size = len(data)
 
 
 def _tell(

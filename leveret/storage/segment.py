@@ -333,6 +333,7 @@ class Segment:
 
         Raises DiskFull, after which it may be called again, and OSError.
         """
+        self.trim_indexes()
         self.times.write(len(self.times))
         self.index.write(len(self.index))
 
@@ -377,17 +378,17 @@ class Segment:
         self.index.trim()
         self.times.trim()
 
-    def open(self) -> None:
-        """Have the indexes in memory, made again from the log if their files are not right.
+    def open(self) -> bool:
+        """Have the indexes in memory; return whether they were made again from the log.
 
-        Raises OSError.
+        They are if their files are not right, and then wait to be written. Raises OSError.
         """
         if self.index.is_loaded and self.times.is_loaded:
-            return
+            return False
         try:
             self.load_indexes()
             if self.index.last() == (self.next_offset - self.base_offset, self.size):
-                return
+                return False
             wrong = "not complete"
         except (DamagedIndex, UnsupportedFormat) as error:
             wrong = str(error)
@@ -396,9 +397,8 @@ class Segment:
         self.forget_indexes()
         self.resume()
         self.next_offset = end
-        self.trim_indexes()
         self.index.append(end - self.base_offset, self.size)
-        self.complete_index()
+        return True
 
     def adopt_end(self) -> bool:
         """Seal the segment if its index has the entry of its end; return whether it does."""

@@ -200,9 +200,7 @@ class _Reader:
         self._at = 0
 
     def snapshot(self) -> Snapshot:
-        counters: dict[int, int] = {}
-        for state, count in self._rows(_COUNTER):
-            counters[state] = count
+        counters = {row[0]: row[1] for row in self._rows(_COUNTER)}
         segments: dict[int, SegmentSnapshot] = {}
         end = 0
         for _ in range(self._number()):
