@@ -25,7 +25,9 @@ from leveret.storage.state_log import State
 
 PREVIEW_BYTES = 256
 """Of a body, unless more is asked for."""
-MAX_CANDIDATES = 256
+SEARCH_MESSAGES = 4000
+"""Messages whose ids are read for one answer, if a page's bytes hold so many."""
+MAX_CANDIDATES = 64
 """Messages read for one answer because the index of ids has them."""
 
 Holders = dict[int, dict[str, object]]
@@ -130,7 +132,7 @@ def _search(found: Range, index: MessageIds, message_id: bytes) -> tuple[list[in
         batches = [batch for offset in candidates for batch in history.read(offset, offset + 1)]
     else:
         stop = index.uncovered(begin, end)
-        batches = history.read(begin, stop)
+        batches = history.read(begin, stop, SEARCH_MESSAGES)
         for batch in batches:
             index.add_page(batch.first_offset, batch.payloads, batch.attributes)
         following = batches[-1].next_offset if batches else stop

@@ -12,9 +12,12 @@ from leveret.storage.batch import Batch
 from leveret.storage.log import SegmentLog
 from leveret.storage.state_log import SETTLED, State
 
-PAGE_MESSAGES = 1000
+PAGE_MESSAGES = 500
 PAGE_BYTES = 1024 * 1024
 """Messages and bytes of one page, about."""
+READ_BYTES = 64 * 1024
+READ_BYTES_EACH = 4096
+"""One read of it, and of a few messages for each."""
 SEARCH_BYTES = 4 * 1024 * 1024
 """Read at most for the exact place of a time: more is asked for only where a clock was set back."""
 
@@ -79,17 +82,23 @@ class QueueHistory:
         return min(offset, self.end)
 
     def read(self, offset: int, stop: int, limit: int = PAGE_MESSAGES) -> list[Batch]:
-        """Messages of one segment from *offset* on, below *stop*, up to a page of them."""
-        offset = self._log.present(offset)
+        """The next messages from *offset* on, below *stop*: at most *limit*, or a page's bytes."""
         batches: list[Batch] = []
-        if offset >= stop:
-            return batches
-        for batch in self._log.read(offset, PAGE_BYTES):
-            count = min(len(batch.payloads), stop - batch.first_offset, limit)
-            if count <= 0:
+        room = PAGE_BYTES
+        while limit > 0 and room > 0:
+            offset = self._log.present(offset)
+            size = min(READ_BYTES, limit * READ_BYTES_EACH)
+            found = self._log.read(offset, size) if offset < stop else []
+            if not found:
                 break
-            limit -= count
-            batches.append(_part(batch, 0, count))
+            for batch in found:
+                count = min(len(batch.payloads), stop - batch.first_offset, limit)
+                if count <= 0:
+                    return batches
+                batches.append(_part(batch, 0, count))
+                limit -= count
+                room -= sum(map(len, batches[-1].payloads))
+            offset = found[-1].next_offset
         return batches
 
     def page(self, start: int, stop: int, *, only_ready: bool = False) -> Page:
