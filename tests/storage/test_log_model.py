@@ -109,6 +109,11 @@ class LogModel(RuleBasedStateMachine):
             self.work.close()
         self.work = self.log.take_sync(include_state)
 
+    @precondition(lambda self: self.payloads)
+    @rule()
+    def take_snapshot(self) -> None:
+        self.log.take_snapshot()
+
     @rule(torn=st.integers(0, 400))
     def kill(self, torn: int) -> None:
         """The process dies; what was flushed stays, and perhaps part of a further record."""
@@ -132,7 +137,17 @@ class LogModel(RuleBasedStateMachine):
         self.restart(directory)
 
     def restart(self, directory: Path) -> None:
+        alone = self.root / "alone"
+        if directory.exists():
+            shutil.copytree(directory, alone)
+            for snapshot in alone.glob("snapshot*"):
+                snapshot.unlink()
+        log, expected = reopen(alone)
+        log.close()
+        shutil.rmtree(alone, ignore_errors=True)
         self.log, recovered = reopen(directory, DiskSpace(spares=1))
+        expected.report = recovered.report  # other paths
+        assert recovered == expected, "a snapshot says what the log says"
         self.pending = {}
         self.forgotten |= self.volatile
         self.acked -= self.volatile
