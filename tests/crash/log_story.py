@@ -9,6 +9,7 @@ from leveret.storage.batch import Batch
 from leveret.storage.disk_space import DiskSpace, Work
 from leveret.storage.log import LogOptions, SegmentLog
 from leveret.storage.recovery import Recovered, recover
+from leveret.storage.retention import Retention
 from leveret.storage.state_log import State
 from leveret.storage.sync_work import SyncWork
 from tests.crash.recording import Recording
@@ -48,9 +49,13 @@ class LogStory:
             OPTIONS,
             segment_age_ms=self.choice.choice((0, 0, 5)),
             snapshot_bytes=self.choice.choice((0, 200, 1500)),
+            compact_bytes=self.choice.choice((0, 500)),
         )
+        retention = self.choice.choice((None, None, Retention(age_ms=30, size=20_000)))
         space = DiskSpace(self._sweep, spares=self.choice.choice((0, 1)))
-        self.log, self.found = recover(directory, options, lambda: self._now_ms, space=space)
+        self.log, self.found = recover(
+            directory, options, lambda: self._now_ms, space=space, retention=retention
+        )
         check_contents(self.log, self.found, self.facts)
         ready = frozenset(flat(self.found.ready))
         # What is there now was on the disk, and what is not there is gone for good.
@@ -72,7 +77,8 @@ class LogStory:
 
     def run(self, steps: int) -> None:
         acts = [self.append, self.flush, self.ack, self.ack_oldest, self.mark, self.take_sync]
-        acts += [self.append, self.run_sync, self.run_sync, self.tidy, self.tidy]
+        acts += [self.append, self.run_sync, self.run_sync, self.tidy, self.tidy, self.tidy]
+        acts += [self.ack_most, self.look_after]
         for _ in range(steps):
             self._now_ms += 1
             self.choice.choice(acts)()
@@ -112,6 +118,15 @@ class LogStory:
 
     def ack_oldest(self) -> None:
         self._settle(sorted(self._ready)[: self.choice.choice((5, 40, 150))])
+
+    def ack_most(self) -> None:
+        """So that a segment is worth a compaction."""
+        ready = sorted(self._ready)[:150]
+        self._settle(self.choice.sample(ready, len(ready) * 9 // 10))
+
+    def look_after(self) -> None:
+        """What the tick of the broker does."""
+        self.log.look_after(self._now_ms)
 
     def flush_state(self) -> None:
         self.log.flush_state()

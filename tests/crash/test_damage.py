@@ -21,7 +21,7 @@ from tests.crash.log_story import OPTIONS, flat
 from tests.crash.mutations import flip, mutate_directory
 from tests.storage.log_files import append, batch_at, mark, payload_at, sync
 
-ROUNDS = int(os.environ.get("LEVERET_FUZZ_ROUNDS", "600"))
+ROUNDS = int(os.environ.get("LEVERET_FUZZ_ROUNDS", "400"))
 MESSAGES = 150
 ACKED = ((0, 3), (10, 30), (60, 62), (110, 115))
 
@@ -43,6 +43,9 @@ def write_log(directory: Path) -> None:
         sync(log)
     mark(log, State.DELIVERED, (5, 20))
     mark(log, State.ACKED, *ACKED)
+    sync(log)
+    log.take_snapshot()
+    mark(log, State.DELIVERED, (40, 45))
     sync(log)
     log.close()
 
@@ -135,7 +138,7 @@ def check_fuzzed(directory: Path) -> None:
     assert not wrong, f"not what was written: {sorted(wrong)}"
 
 
-@pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex", ".state"])
+@pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex", ".state", "snapshot"])
 def test_one_wrong_bit_costs_no_more_than_what_it_is_in(
     pristine: Path, tmp_path: Path, suffix: str
 ) -> None:
@@ -173,5 +176,5 @@ def check_flipped(directory: Path, suffix: str, before: Found, *, is_refused: bo
     if suffix in (".index", ".timeindex"):
         assert not missing | found.unreadable, "an index can be made anew"
         assert found.ready.keys() == before.ready.keys()
-    elif suffix == ".state":
+    elif suffix in (".state", "snapshot"):
         assert not missing | found.unreadable

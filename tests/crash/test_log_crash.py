@@ -47,7 +47,7 @@ def each(
     return count
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(6))
 def test_what_was_confirmed_is_there_after_each_power_cut(tmp_path: Path, seed: int) -> None:
     def check(root: Path, image: Image) -> None:
         check_recovery(root / "log", image.facts, is_journaled=image.is_journaled)
