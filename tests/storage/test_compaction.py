@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 
@@ -171,47 +172,46 @@ def test_a_compacted_log_is_the_log_without_what_is_settled(
     sizes: list[int],
     data: st.DataObject,
 ) -> None:
-    home = Home(tmp_path_factory.mktemp("log") / "q")
-    expected: dict[int, bytes] = {}
-    for size in sizes:
-        first = home.log.next_offset
-        expected.update((at, payload_at(at, size or 4)) for at in range(first, first + 10))
-        append(home.log, 10, size=size or 4)
-    append(home.log, *[40] * 2)
-    expected.update((at, payload_at(at)) for at in range(160, 240))
-    sync(home.log)
+    with closing(Home(tmp_path_factory.mktemp("log") / "q")) as home:
+        expected: dict[int, bytes] = {}
+        for size in sizes:
+            first = home.log.next_offset
+            expected.update((at, payload_at(at, size or 4)) for at in range(first, first + 10))
+            append(home.log, 10, size=size or 4)
+        append(home.log, *[40] * 2)
+        expected.update((at, payload_at(at)) for at in range(160, 240))
+        sync(home.log)
 
-    def settle(keep: set[int]) -> None:
-        gone = [(at, at + 1) for at in range(240) if at not in keep]
-        mark(home.log, State.ACKED, *gone)
+        def settle(keep: set[int]) -> None:
+            gone = [(at, at + 1) for at in range(240) if at not in keep]
+            mark(home.log, State.ACKED, *gone)
 
-    keep = {at for start, count in live for at in range(start, min(start + count, 240))}
-    settle(keep)
-    home.settle_down()
-    dropped = {at for start, count in later for at in range(start, start + count)}
-    keep -= dropped
-    settle(keep)
-    home.settle_down()
-    for _ in range(2):
-        assert payloads(home.log, sorted(keep)) == [expected[at] for at in sorted(keep)]
-        found = scan(home.log)
-        assert keep <= found.keys()
-        assert found.items() <= expected.items()
-        for offset in data.draw(st.lists(st.integers(0, 240), max_size=5)):
-            if offset == home.log.present(offset):
-                read = [b.first_offset for b in home.log.read(offset, 1)]
-                assert read[:1] == [at for at in sorted(found) if at >= offset][:1] or not read
-        ready = {at for start, end in home.found.ready for at in range(start, end)}
-        if home.found.next_offset:
-            assert (ready, home.found.report) == (keep, [])
-        home.close()
-        for path in home.directory.glob("*.*index"):
-            if data.draw(st.booleans()):
-                path.unlink()
-        home.open()
-        home.found.report.clear()
-        assert home.log.next_offset == 240
-    home.close()
+        keep = {at for start, count in live for at in range(start, min(start + count, 240))}
+        settle(keep)
+        home.settle_down()
+        dropped = {at for start, count in later for at in range(start, start + count)}
+        keep -= dropped
+        settle(keep)
+        home.settle_down()
+        for _ in range(2):
+            assert payloads(home.log, sorted(keep)) == [expected[at] for at in sorted(keep)]
+            found = scan(home.log)
+            assert keep <= found.keys()
+            assert found.items() <= expected.items()
+            for offset in data.draw(st.lists(st.integers(0, 240), max_size=5)):
+                if offset == home.log.present(offset):
+                    read = [b.first_offset for b in home.log.read(offset, 1)]
+                    assert read[:1] == [at for at in sorted(found) if at >= offset][:1] or not read
+            ready = {at for start, end in home.found.ready for at in range(start, end)}
+            if home.found.next_offset:
+                assert (ready, home.found.report) == (keep, [])
+            home.close()
+            for path in home.directory.glob("*.*index"):
+                if data.draw(st.booleans()):
+                    path.unlink()
+            home.open()
+            home.found.report.clear()
+            assert home.log.next_offset == 240
 
 
 def mostly_settled(home: Home) -> list[int]:
