@@ -53,11 +53,9 @@ class DirectoryLock:
                 os.ftruncate(self._descriptor, 0)
                 os.pwrite(self._descriptor, b"%d\n" % os.getpid(), 0)
             except BlockingIOError:
-                holder = os.pread(self._descriptor, 20, 0).decode("ascii", "replace").strip()
+                refusal = _locked(directory, self._descriptor)
                 os.close(self._descriptor)
-                raise DirectoryLocked(
-                    f"data directory {directory} is in use by process {holder or 'unknown'}"
-                ) from None
+                raise refusal from None
             except OSError:
                 os.close(self._descriptor)
                 raise
@@ -79,6 +77,34 @@ class DirectoryLock:
         self.release()
 
 
+@contextlib.contextmanager
+def unused(directory: Path) -> Iterator[None]:
+    """Hold the lock of *directory* without a change to anything in it.
+
+    Raises DirectoryLocked, and DataDirectoryError if the directory cannot be read.
+    """
+    path = directory / "lock"
+    with _explained(directory):
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:  # no broker has used it since it was copied here
+            descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with _explained(directory):
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise _locked(directory, descriptor) from None
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _locked(directory: Path, descriptor: int) -> DirectoryLocked:
+    holder = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
+    return DirectoryLocked(f"data directory {directory} is in use by process {holder or 'unknown'}")
+
+
 def check_format(data_dir: Path) -> None:
     """Make sure that this version reads *data_dir*, and mark it with the current format.
 
@@ -87,6 +113,17 @@ def check_format(data_dir: Path) -> None:
 
     Raises UnsupportedDataFormat, or DataDirectoryError if the mark cannot be read or written.
     """
+    found = read_format(data_dir)
+    if found is None or found < FORMAT:
+        with _explained(data_dir):
+            _mark(data_dir / "format.json")
+
+
+def read_format(data_dir: Path) -> int | None:
+    """Return the format of *data_dir*, which this version reads; None if nothing is there yet.
+
+    Raises UnsupportedDataFormat, or DataDirectoryError if the mark cannot be read.
+    """
     path = data_dir / "format.json"
     with _explained(data_dir):
         try:
@@ -94,8 +131,7 @@ def check_format(data_dir: Path) -> None:
         except FileNotFoundError:
             if (data_dir / "metadata.sqlite").exists():
                 raise UnsupportedDataFormat(f"{path} is missing beside existing data") from None
-            _mark(path)
-            return
+            return None
     try:
         found = json.loads(content)["format"]
     except (ValueError, TypeError, KeyError):
@@ -107,9 +143,7 @@ def check_format(data_dir: Path) -> None:
             f"data directory {data_dir} has format {found} of a newer leveret; "
             f"this one reads up to {FORMAT}"
         )
-    if found < FORMAT:
-        with _explained(data_dir):
-            _mark(path)
+    return found
 
 
 def _mark(path: Path) -> None:

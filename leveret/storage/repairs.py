@@ -16,7 +16,7 @@ from leveret.storage.files import LogFile, replace_file, sync_directory
 class Finding:
     """Something wrong with a file.
 
-    *offset* is the first message that it is about, *position* the byte in the file if that is known.
+    *offset* is the first message that it is about, *position* the byte in the file if it is known.
     *repair* says what was done, or would be, and what was dropped. It is *harmless* if a crash
     leaves it behind and no confirmed message is gone.
     """
@@ -76,6 +76,14 @@ class Repairs:
             self._preserve(path)
             replace_file(path, data)
 
+    def exchange(self, path: Path, new: Path, finding: Finding | None = None) -> None:
+        """Put the file *new*, which is durable, in the place of *path*, durably. Raises OSError."""
+        self._note(finding)
+        if not self.is_dry:
+            self._preserve(path)
+            new.replace(path)
+            sync_directory(path.parent)
+
     def sync(self, directory: Path) -> None:
         """Make what was removed from *directory* durable. Raises OSError."""
         if not self.is_dry:
@@ -94,7 +102,10 @@ class Repairs:
         if self._keep is None or not path.exists():
             return
         target = self._keep / path.relative_to(self._root)
+        target = target.with_name(target.name + suffix)
+        if target.exists():  # what it was before the first repair
+            return
         target.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("rb") as source, target.with_name(target.name + suffix).open("wb") as copy:
+        with path.open("rb") as source, target.open("wb") as copy:
             source.seek(start)
             shutil.copyfileobj(source, copy)
