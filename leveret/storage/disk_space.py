@@ -8,6 +8,7 @@ back when they are not used soon.
 
 import os
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Protocol
 
@@ -15,7 +16,8 @@ from leveret.storage.committer import Syncable
 
 STEP_BYTES = 4 * 1024 * 1024
 LOOK_MS = 60_000
-"""Between two looks at a log that may have something to give back, at most."""
+"""Between two looks at a log that may have something to give back, about."""
+_LOOKS_AT_ONCE = 1000
 
 Work = Iterable[None]
 """Work in steps, between which others may use the disk."""
@@ -92,13 +94,14 @@ class DiskSpace:
         self._tenants.pop(tenant, None)
 
     def look_after(self, now_ms: int) -> list[Tenant]:
-        """Look after those who are due, and return them."""
+        """Look after those who are due, a number of them at a time, and return them."""
         # A clock that was set back must not put it off.
-        due = [
+        overdue = (
             tenant
             for tenant, due_ms in list(self._tenants.items())
             if not now_ms < due_ms <= now_ms + LOOK_MS
-        ]
+        )
+        due = list(islice(overdue, _LOOKS_AT_ONCE))
         for tenant in due:
             next_ms = tenant.look_after(now_ms)
             if next_ms is None:
