@@ -345,6 +345,8 @@ def test_messages_move_to_an_exchange_as_if_published_there(
     (answer,) = pages(shared_broker, "move_messages", **wanted)
     assert (answer["count"], answer["unroutable"]) == (0, 4)
     assert states(shared_broker, name) == "rrrr"
+    (answer,) = pages(shared_broker, "move_messages", queue=name, to_exchange="")
+    assert (answer["count"], answer["unroutable"]) == (0, 4)  # it leads back to where they are
     (answer,) = pages(shared_broker, "move_messages", **wanted, routing_key="late")
     assert (answer["count"], answer["unroutable"]) == (4, 0)
     rows = browse(shared_broker, target)
