@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pamqp import commands
@@ -60,7 +61,7 @@ def names() -> list[str]:
 
 
 def declare(broker: BrokerProcess) -> None:
-    dying = {
+    dying: dict[str, Any] = {
         "x-dead-letter-exchange": "",
         "x-dead-letter-routing-key": DEAD,
         "x-dead-letter-strategy": "at-least-once",
