@@ -16,11 +16,13 @@ from leveret.server.option_kinds import (
     GIB,
     KIB,
     MIB,
+    NONE,
     TIB,
     Choice,
     Folder,
     Integer,
     Kind,
+    Optional,
     Share,
     Size,
     Text,
@@ -29,6 +31,8 @@ from leveret.server.option_kinds import (
 from leveret.storage.committer import SyncPolicy
 
 VARIABLE_PREFIX = "LEVERET_"
+KEYS_VARIABLE = "LEVERET_ENCRYPTION_KEY"
+"""Has encryption keys themselves, so it is no option: those may be shown."""
 COUNT_MAX = 1_000_000_000
 
 
@@ -133,6 +137,14 @@ class Config:
             "storage.transient_bytes",
             Size(64 * KIB, TIB),
             "The same for all transient queues together.",
+        ),
+    )
+    encryption_key_file: Path | None = field(
+        default=None,
+        metadata=_about(
+            "storage.encryption_key_file",
+            Optional(Folder()),
+            "File of the keys that messages on disk are encrypted with, the current one first.",
         ),
     )
     message_id_index_bytes: int = field(
@@ -284,6 +296,8 @@ class Option:
     @property
     def default_text(self) -> str:
         """The default as an operator would write it."""
+        if self.default is None:
+            return NONE
         if isinstance(self.kind, Size) and isinstance(self.default, int):
             return format_size(self.default)
         return str(self.default)
@@ -305,7 +319,9 @@ def load_config(
         by_key = {option.key: option for option in OPTIONS}
         values |= _check(_read_toml(file), by_key, f"{file}: ")
     variables = {
-        name: value for name, value in environment.items() if name.startswith(VARIABLE_PREFIX)
+        name: value
+        for name, value in environment.items()
+        if name.startswith(VARIABLE_PREFIX) and name != KEYS_VARIABLE
     }
     values |= _check(variables, {option.variable: option for option in OPTIONS}, "environment: ")
     flags = {

@@ -11,7 +11,7 @@ import logging
 import resource
 import signal
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 import anyio
@@ -31,8 +31,9 @@ from leveret.broker.turn import Turn, TurnQueue
 from leveret.queues.batch_cache import CacheBudget
 from leveret.queues.spill import SpillArea
 from leveret.server.commit_loop import CommitLoop
-from leveret.server.config import Config
+from leveret.server.config import Config, ConfigError
 from leveret.server.control import ControlSocket
+from leveret.server.encryption import load_key_ring
 from leveret.server.recovery_loop import RecoveryLoop
 from leveret.server.resource_monitor import ResourceLimits, ResourceMonitor
 from leveret.server.resources import (
@@ -48,6 +49,7 @@ from leveret.storage.committer import Committer, SyncPolicy
 from leveret.storage.data_directory import DataDirectoryError, DirectoryLock, check_format
 from leveret.storage.disk_space import DiskSpace
 from leveret.storage.errors import StorageError
+from leveret.storage.key_ring import KeyRing
 from leveret.storage.log import LogOptions
 from leveret.storage.metadata import MetadataStore
 
@@ -69,26 +71,28 @@ class StartError(Exception):
     """The broker cannot start; the message is one line for the operator."""
 
 
-def run(config: Config) -> None:
+def run(config: Config, environment: Mapping[str, str]) -> None:
     """Run a broker until SIGINT or SIGTERM. Raises StartError."""
     _raise_descriptor_limit()
     keep_heap()
     try:
         with DirectoryLock(config.data_dir):
             check_format(config.data_dir)
+            keys = load_key_ring(config, environment)
             anyio.run(
                 _serve,
                 config,
+                keys,
                 backend_options={"use_uvloop": True, "loop_factory": uvloop.new_event_loop},
             )
-    except (DataDirectoryError, StorageError) as error:
+    except (ConfigError, DataDirectoryError, StorageError) as error:
         raise StartError(str(error)) from error
 
 
-async def _serve(config: Config) -> None:
+async def _serve(config: Config, keys: KeyRing | None) -> None:
     # The receiver outlives the server: a second signal must not cut its shutdown short.
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        async with Server(config).running() as port:
+        async with Server(config, keys).running() as port:
             print(
                 f"leveret {__version__} ready: amqp://{_address(config.host, port)} "
                 f"data {config.data_dir}",
@@ -102,7 +106,7 @@ async def _serve(config: Config) -> None:
 class Server:
     """One broker with its listener and threads, in the running event loop."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, keys: KeyRing | None = None) -> None:
         self._config = config
         loop = asyncio.get_running_loop()
         self._metadata = MetadataStore(config.data_dir / "metadata.sqlite")
@@ -119,7 +123,9 @@ class Server:
         self._sweeper = Sweeper()
         self._space = DiskSpace(self._sweeper.sweep, spares=SPARE_FILES)
         log_options = LogOptions(
-            segment_bytes=config.segment_bytes, segment_age_ms=config.segment_age_s * 1000
+            segment_bytes=config.segment_bytes,
+            segment_age_ms=config.segment_age_s * 1000,
+            keys=keys,
         )
         self._spills = SpillArea(
             config.data_dir / "transient",

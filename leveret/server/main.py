@@ -82,7 +82,7 @@ def serve(file: Path | None, **arguments: object) -> None:
     from leveret.server.launcher import StartError, run
 
     try:
-        run(config)
+        run(config, os.environ)
     except StartError as error:
         raise Failure(str(error)) from None
 
@@ -98,9 +98,14 @@ serve.params.extend(
 
 COMMANDS = {
     "bench": ("leveret.bench.command:command", "Measure a broker under load."),
+    "conformance": (
+        "leveret.conformance.command:command",
+        "Ask a broker what it does with each rule of AMQP.",
+    ),
     "connection": ("leveret.server.commands.objects:connection", "List connections."),
     "delayed": ("leveret.server.commands.delayed:delayed", "List and cancel delayed messages."),
     "exchange": ("leveret.server.commands.objects:exchange", "List exchanges."),
+    "key": ("leveret.server.commands.keys:key", "Make and list encryption keys."),
     "limits": ("leveret.server.commands.limits:limits", "Limit vhosts and users."),
     "message": ("leveret.server.commands.messages:message", "Show a message."),
     "operator-policy": (

@@ -11,6 +11,8 @@ MIB = 1024 * KIB
 GIB = 1024 * MIB
 TIB = 1024 * GIB
 
+NONE = "none"
+
 SIZE_UNITS = {"TiB": TIB, "GiB": GIB, "MiB": MIB, "KiB": KIB}
 
 T_co = TypeVar("T_co", covariant=True)
@@ -52,6 +54,22 @@ class Folder:
         if isinstance(value, Path):
             return value
         return Path(Text(self.expectation).parse(value))
+
+
+@dataclass(frozen=True, slots=True)
+class Optional(Generic[T_co]):
+    """A value of another kind, or none."""
+
+    kind: Kind[T_co]
+
+    @property
+    def expectation(self) -> str:
+        """That of the other kind, or the word."""
+        return f"{self.kind.expectation}, or {NONE}"
+
+    def parse(self, value: object) -> T_co | None:
+        """The value, or None for the word."""
+        return None if value == NONE else self.kind.parse(value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -161,7 +161,7 @@ def open_key_ring(data_dir: Path, keys: Sequence[bytes], source: str) -> KeyRing
     """Return the ring of *keys*, the first of them current; None if there are none, nor ever were.
 
     Gives a new key a number, durably. *source* is where the keys come from. Raises UnusableKeys
-    unless the key that was current until now is among them, and OSError.
+    if that cannot be written, and unless the key that was current until now is among them.
     """
     table = read_key_table(data_dir)
     if not keys:
@@ -182,7 +182,7 @@ def open_key_ring(data_dir: Path, keys: Sequence[bytes], source: str) -> KeyRing
         )
     known = _with_current(known, given[0])
     if known != table:
-        replace_file(data_dir / KEYS_NAME, known.encode())
+        _write(data_dir / KEYS_NAME, known)
     return KeyRing(data_dir, known, keys)
 
 
@@ -194,6 +194,13 @@ def _with_current(table: KeyTable, fingerprint: str) -> KeyTable:
     if number > LAST_NUMBER:
         raise UnusableKeys(f"{KEYS_NAME} has {LAST_NUMBER} keys, and there can be no more")
     return KeyTable(table.salt, {**table.fingerprints, number: fingerprint}, number)
+
+
+def _write(path: Path, table: KeyTable) -> None:
+    try:
+        replace_file(path, table.encode())
+    except OSError as error:
+        raise UnusableKeys(f"{path} cannot be written: {error.strerror}") from error
 
 
 def _require_library() -> None:
