@@ -244,7 +244,7 @@ def _examine(
         _scan_tail(segment, following is not None, repairs)
         if has_indexes:
             repairs.derive(segment.trim_indexes)
-        if following is not None and not repairs.is_dry:
+        if following is not None:
             segment.seal()
     if following is not None:
         segment.release()

@@ -395,6 +395,25 @@ def test_a_dry_recovery_changes_nothing_and_tells_what_a_real_one_does(tmp_path:
     ]
 
 
+def test_a_dry_recovery_without_snapshots_and_indexes_changes_nothing(tmp_path: Path) -> None:
+    directory = damaged(tmp_path / "a")
+    for pattern in ("snapshot*", "*.index"):
+        for path in directory.glob(pattern):
+            path.unlink()
+    with (directory / f"{80:020}.log").open("ab") as file:
+        file.write(b"no record")
+    before = tree(directory)
+    repairs = Repairs(dry=True)
+    log, looked_at = recover(directory, SMALL, lambda: 0, repairs=repairs)
+    assert read_all(log, [(0, 131)])[:130] == [payload_at(i) for i in range(130)]
+    log.close()
+    assert tree(directory) == before
+    assert [finding.offset for finding in repairs.findings if not finding.is_harmless] == [120]
+    log, recovered = reopen(directory)
+    log.close()
+    assert looked_at == recovered
+
+
 def test_what_a_repair_removes_is_kept(tmp_path: Path) -> None:
     directory = damaged(tmp_path / "data" / "queues" / "1")
     before = tree(directory)
