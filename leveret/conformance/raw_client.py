@@ -31,6 +31,8 @@ CAPABILITIES: FieldTable = {
 }
 PERSISTENT = b"\x10\x00\x02"
 """Properties with delivery-mode 2 and nothing else."""
+_SECRETS = ("response", "new_secret")
+"""Arguments of connection.start-ok, secure-ok and update-secret."""
 _SHOWN_BYTES = 48
 _TRANSCRIPT_LINES = 400
 
@@ -177,8 +179,10 @@ def publish(
 
 
 def describe(value: Method) -> str:
-    """A method with its arguments, in a line."""
-    arguments = ", ".join(f"{name}={_short(field)}" for name, field in value)
+    """A method with its arguments, but no password, in a line."""
+    arguments = ", ".join(
+        f"{name}={'(hidden)' if name in _SECRETS else _short(field)}" for name, field in value
+    )
     return f"{value.name}({arguments})"
 
 
