@@ -104,6 +104,7 @@ COMMANDS = {
     ),
     "connection": ("leveret.server.commands.objects:connection", "List connections."),
     "delayed": ("leveret.server.commands.delayed:delayed", "List and cancel delayed messages."),
+    "doctor": ("leveret.server.commands.doctor:doctor", "Check and repair a data directory."),
     "exchange": ("leveret.server.commands.objects:exchange", "List exchanges."),
     "key": ("leveret.server.commands.keys:key", "Make and list encryption keys."),
     "limits": ("leveret.server.commands.limits:limits", "Limit vhosts and users."),

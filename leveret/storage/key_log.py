@@ -126,6 +126,22 @@ class KeyLog:
         self.entries = entries
 
 
+def blocks_end(data: bytes) -> int:
+    """Return where the good blocks of a key log end, 0 if *data* is too short to have any."""
+    if len(data) < _START:
+        return 0
+    position = _START
+    while block := _read_block(data, position):
+        position = block[2]
+    return position
+
+
+def find_block(data: bytes, position: int) -> int | None:
+    """Return where in *data* the first good block from *position* on begins."""
+    last = len(data) - _BLOCK.size - _STAMP_SIZE - KEY_SIZE
+    return next((at for at in range(position, last + 1) if _read_block(data, at)), None)
+
+
 def _apply(known: OrderedDict[bytes, int], keys: list[bytes], stamps: "array[int]") -> None:
     for key, stamp in zip(keys, stamps, strict=True):
         if stamp == FORGOTTEN:

@@ -1,0 +1,460 @@
+"""Log check: reads all files of one log, and finds what is wrong with them.
+
+What recovery would do about it is asked of recovery itself. Harmless is what a crash leaves behind.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from struct import Struct
+from zlib import crc32
+
+from leveret.storage.due_run import DUE_MAGIC, DUE_SUFFIX, DueRun
+from leveret.storage.errors import DamagedIndex, DamagedSnapshot, StorageError, UnsupportedFormat
+from leveret.storage.files import HEADER_SIZE, check_header, is_unwritten
+from leveret.storage.log import SPARE_NAME, LogOptions
+from leveret.storage.log_scan import LogScan, Progress, Stretch, is_misplaced, scan_log
+from leveret.storage.offset_index import OFFSET_INDEX_MAGIC
+from leveret.storage.offset_set import intersect
+from leveret.storage.recovery import Intervals, recover
+from leveret.storage.repairs import Finding, Repairs
+from leveret.storage.retention import Retention
+from leveret.storage.segment import KNOWN_FLAGS, LOG_MAGIC, LOG_SUFFIX, SUFFIXES
+from leveret.storage.snapshot import (
+    OLD_SNAPSHOT_NAME,
+    SNAPSHOT_NAME,
+    Snapshot,
+    decode_snapshot,
+)
+from leveret.storage.state_log import ENTRY_SIZE, STATE_MAGIC
+from leveret.storage.time_index import TIME_INDEX_MAGIC
+
+INDEX_ENTRY = Struct(">II")
+TIME_ENTRY = Struct(">QI")
+SNAPSHOT_NAMES = (SNAPSHOT_NAME, OLD_SNAPSHOT_NAME)
+
+_FILE_NAME = re.compile(r"(\d{20})(\.\w+)")
+_LEFTOVER = re.compile(r"\d{20}\.\w+\.tmp|snapshot\.tmp|spare")
+_LAST_OFFSET = (1 << 63) - 1
+_BODY_SIZE = ENTRY_SIZE - 4
+
+Pairs = list[tuple[int, int]]
+
+
+@dataclass(slots=True)
+class SegmentCheck:
+    """One segment: what is in its files. *limit* is the base of the next segment.
+
+    What is wrong is said by *header*, *index* and *state*, empty if nothing is.
+    """
+
+    path: Path
+    base_offset: int
+    limit: int | None
+    scan: LogScan
+    flags: int = 0
+    header: str = ""
+    is_header_missing: bool = False
+    has_bad_index: bool = False
+    has_bad_state: bool = False
+
+    @property
+    def end_offset(self) -> int:
+        """The offset behind the last message that there was, as far as anybody knows."""
+        last = self.scan.claims[-1:] if not self.scan.lies and not self.scan.has_gaps else []
+        known = max([self.scan.next_offset, *(self.base_offset + entry[0] for entry in last)])
+        return known if self.limit is None else min(known, self.limit)
+
+
+@dataclass(slots=True)
+class LogCheck:
+    """What was found of the log in *directory*.
+
+    *good* and *bad* count messages. *refusal* is why recovery would not open it, empty if it would.
+    *removable* are files that nobody needs, of which some are no files of a log. *misplaced* are
+    segments with records of other offsets.
+    """
+
+    directory: Path
+    segments: list[SegmentCheck] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    good: int = 0
+    bad: int = 0
+    refusal: str = ""
+    removable: list[Path] = field(default_factory=list)
+    misplaced: list[Path] = field(default_factory=list)
+
+
+def check_log(directory: Path, options: LogOptions, progress: Progress) -> LogCheck:
+    """Read everything in *directory*; nothing is changed.
+
+    Raises OSError if the directory itself cannot be read.
+    """
+    check = LogCheck(directory)
+    names = sorted(path.name for path in directory.iterdir())
+    plan = Repairs(dry=True)
+    ready = _plan(check, options, plan)
+    bases = _bases(check, names)
+    for base_offset, limit in zip(bases, [*bases[1:], None], strict=True):
+        path = directory / f"{base_offset:020}{LOG_SUFFIX}"
+        try:
+            segment = _check_segment(check, path, base_offset, limit, progress)
+        except OSError as error:
+            check.findings.append(unreadable(path, error))
+            continue
+        check.segments.append(segment)
+        check.findings += _judge(segment, plan.findings, ready, check)
+    snapshot = _check_snapshots(check, names)
+    if snapshot is not None:
+        check.findings += _missing_segments(check, snapshot)
+    _check_others(check, names)
+    known = {finding.path for finding in check.findings}
+    check.findings += [finding for finding in plan.findings if finding.path not in known]
+    if check.refusal and all(finding.is_harmless for finding in check.findings):
+        repair = "the queue is stopped"
+        check.findings.append(Finding(directory, 0, check.refusal, repair))
+    check.findings.sort(key=lambda finding: (finding.path.name, finding.position or 0))
+    return check
+
+
+def unreadable(path: Path, error: OSError) -> Finding:
+    """What is found of a file that cannot be read."""
+    return Finding(path, 0, f"cannot be read: {error.strerror or error}", "the queue is stopped")
+
+
+def named(first: int, end: int) -> str:
+    """The messages [first, end) in words."""
+    return f"message {first}" if end == first + 1 else f"messages {first} to {end - 1}"
+
+
+def _is_log(name: str) -> bool:
+    match = _FILE_NAME.fullmatch(name)
+    return match is not None and match[2] == LOG_SUFFIX and int(match[1]) <= _LAST_OFFSET
+
+
+def _bases(check: LogCheck, names: list[str]) -> list[int]:
+    """The bases of the segments, without those that are misplaced."""
+    bases = []
+    paths = [check.directory / name for name in names if _is_log(name)]
+    for path in paths:
+        base_offset = int(path.stem)
+        with suppress(OSError):  # which reading the records meets again
+            if is_misplaced(path, base_offset):
+                check.misplaced.append(path)
+                # Perhaps it was to be used again, and the broker was killed just then.
+                is_harmless = path == paths[-1] and not check.refusal
+                wrong = "only records of other offsets"
+                repair = "recovery empties it" if is_harmless else "the queue is stopped"
+                check.findings.append(
+                    Finding(path, base_offset, wrong, repair, is_harmless, HEADER_SIZE)
+                )
+                continue
+        bases.append(base_offset)
+    return bases
+
+
+def _plan(check: LogCheck, options: LogOptions, plan: Repairs) -> Intervals:
+    """Have recovery note what it would do; return what would be ready."""
+    try:
+        log, recovered = recover(
+            check.directory, options, lambda: 0, retention=Retention(), repairs=plan
+        )
+    except (OSError, StorageError) as error:
+        check.refusal = str(error)
+        return [(0, _LAST_OFFSET)]
+    log.close()
+    return recovered.ready
+
+
+# ---- segments
+
+
+def _check_segment(
+    check: LogCheck, path: Path, base_offset: int, limit: int | None, progress: Progress
+) -> SegmentCheck:
+    index, times = path.with_suffix(".index"), path.with_suffix(".timeindex")
+    entries, wrong_index = _read_pairs(index, OFFSET_INDEX_MAGIC, INDEX_ENTRY, progress)
+    stamps, wrong_times = _read_pairs(times, TIME_INDEX_MAGIC, TIME_ENTRY, progress)
+    scan = scan_log(path, base_offset, entries, limit, progress)
+    segment = SegmentCheck(path, base_offset, limit, scan)
+    _check_header(segment)
+    wrong_index = wrong_index or _wrong_entries(index, segment)
+    wrong_times = wrong_times or _wrong_stamps(times, entries, stamps, segment)
+    for wrong in (wrong_index, wrong_times):
+        if wrong is not None:
+            segment.has_bad_index = True
+            check.findings.append(wrong)
+    check.findings += _check_state(segment, progress)
+    check.good += scan.messages
+    check.bad += sum(stretch.end_offset - stretch.offset for stretch in scan.stretches)
+    return segment
+
+
+def _check_header(segment: SegmentCheck) -> None:
+    with segment.path.open("rb") as file:
+        header = file.read(HEADER_SIZE)
+    segment.flags = int.from_bytes(header[6:8], "big") & KNOWN_FLAGS
+    if is_unwritten(header, LOG_MAGIC):
+        segment.is_header_missing = True
+        return
+    try:
+        check_header(segment.path, header, LOG_MAGIC, KNOWN_FLAGS)
+    except UnsupportedFormat as error:
+        segment.header = str(error).removeprefix(f"{segment.path}: ")
+
+
+def _judge(
+    segment: SegmentCheck, plan: list[Finding], ready: Intervals, check: LogCheck
+) -> Iterator[Finding]:
+    """What is wrong with the log of *segment*, which recovery has a *plan* for."""
+    scan, path = segment.scan, segment.path
+    cut = next((finding for finding in plan if finding.path == path), None)
+    if segment.header:
+        yield Finding(path, segment.base_offset, segment.header, "the queue is stopped", position=0)
+    elif segment.is_header_missing and scan.messages:
+        wrong = f"no header in front of {_count(scan.messages)}"
+        yield Finding(path, segment.base_offset, wrong, "recovery drops them", position=0)
+        return
+    for stretch in scan.stretches:
+        yield _judge_stretch(segment, stretch, cut, ready)
+    if scan.overlaps:
+        wrong = f"goes on with message {scan.next_offset}, which the next segment begins with"
+        yield Finding(path, scan.next_offset, wrong, "the queue is stopped", position=scan.position)
+        return
+    end_offset = segment.end_offset
+    lost = end_offset - scan.next_offset
+    if scan.rest and segment.limit is not None and cut is None:
+        # Recovery takes a closed segment as its index says.
+        end_offset = segment.limit if not lost else end_offset
+        lost = end_offset - scan.next_offset
+        what = named(scan.next_offset, end_offset) if lost else f"{scan.rest} bytes at the end"
+        repair = _stops(scan.next_offset, end_offset, ready) if lost else "not read"
+        yield Finding(path, scan.next_offset, f"damaged: {what}", repair, position=scan.position)
+    elif lost:
+        wrong = f"ends in front of {named(scan.next_offset, end_offset)}, which the index knows"
+        repair = f"recovery goes on without {'it' if lost == 1 else 'them'}"
+        yield Finding(path, scan.next_offset, wrong, repair, position=scan.position)
+    elif cut is not None and not scan.stretches:
+        yield Finding(
+            path, cut.offset, cut.wrong, cut.repair, cut.is_harmless, position=scan.position
+        )
+        return
+    check.bad += lost
+
+
+def _judge_stretch(
+    segment: SegmentCheck, stretch: Stretch, cut: Finding | None, ready: Intervals
+) -> Finding:
+    path, first, end = segment.path, stretch.offset, stretch.end_offset
+    size = stretch.end_position - stretch.position
+    wrong = f"damaged: {named(first, end)}" if first < end else f"{size} bytes are no record"
+    if cut is not None and cut.offset <= first:
+        behind = segment.scan.next_offset - end
+        repair = f"recovery drops all from here on, {_count(behind)} behind it too"
+    else:
+        repair = _stops(first, end, ready)
+    return Finding(path, first, wrong, repair, position=stretch.position)
+
+
+def _stops(first: int, end: int, ready: Intervals) -> str:
+    needed = intersect([(first, max(end, first + 1))], ready)
+    if not needed:
+        return "nobody needs it: settled" if end - first <= 1 else "nobody needs them: settled"
+    return f"the queue stops at message {needed[0][0]}"
+
+
+def _count(messages: int) -> str:
+    return "1 good message" if messages == 1 else f"{messages} good messages"
+
+
+# ---- indexes
+
+
+def _read_pairs(
+    path: Path, magic: bytes, entry: Struct, progress: Progress
+) -> tuple[Pairs, Finding | None]:
+    """Return the pairs of an index up to the first that is not sorted, and what is wrong."""
+    repair = "recovery makes the indexes again"
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return [], None
+    except OSError as error:
+        return [], unreadable(path, error)
+    progress(len(data))
+    if is_unwritten(data, magic):
+        return [], None if not data else Finding(path, 0, "no header", repair, is_harmless=True)
+    try:
+        check_header(path, data, magic)
+    except UnsupportedFormat as error:
+        return [], Finding(path, 0, str(error).removeprefix(f"{path}: "), repair, position=0)
+    whole = (len(data) - HEADER_SIZE) // entry.size * entry.size
+    pairs: Pairs = [(key, value) for key, value in entry.iter_unpack(data[HEADER_SIZE:][:whole])]
+    for at in range(1, len(pairs)):
+        if pairs[at][0] < pairs[at - 1][0] or pairs[at][1] <= pairs[at - 1][1]:
+            position = HEADER_SIZE + at * entry.size
+            is_hole = not any(data[position : position + entry.size])
+            wrong = f"entry {at} is not behind the one before"
+            return pairs[:at], Finding(path, 0, wrong, repair, is_hole, position=position)
+    return pairs, None
+
+
+def _wrong_entries(path: Path, segment: SegmentCheck) -> Finding | None:
+    scan = segment.scan
+    if not scan.lies:
+        return None
+    relative, position = scan.lies[0]
+    wrong = f"says that {named(segment.base_offset + relative, segment.base_offset + relative + 1)}"
+    wrong += f" is at byte {position} of the log, which it is not"
+    # A crash while a compaction takes effect leaves the index of the log before.
+    if segment.flags and scan.has_gaps:
+        return Finding(path, 0, wrong, "recovery makes the indexes again", is_harmless=True)
+    return Finding(path, segment.base_offset + relative, wrong, "reading may stop the queue")
+
+
+def _wrong_stamps(
+    path: Path, entries: Pairs, stamps: Pairs, segment: SegmentCheck
+) -> Finding | None:
+    right = dict(segment.scan.times)
+    highest = 0
+    for at, (timestamp_ms, relative) in enumerate(stamps):
+        is_right = at >= len(entries) or entries[at][0] == relative
+        if is_right and relative in right:
+            is_right = timestamp_ms == max(highest, right[relative])
+        if not is_right:
+            wrong = f"entry {at} does not fit the log"
+            position = HEADER_SIZE + at * TIME_ENTRY.size
+            repair = "messages are not found by their times"
+            is_harmless = segment.scan.has_gaps
+            if is_harmless:
+                repair = "recovery makes the indexes again"
+            return Finding(path, 0, wrong, repair, is_harmless, position=position)
+        highest = timestamp_ms
+    return None
+
+
+# ---- states
+
+
+def bad_entries(data: bytes) -> list[int]:
+    """The positions of whole entries of a state log whose checksum is wrong."""
+    last = len(data) - ENTRY_SIZE
+    return [
+        at
+        for at in range(HEADER_SIZE, last + 1, ENTRY_SIZE)
+        if crc32(data[at : at + _BODY_SIZE]).to_bytes(4, "big")
+        != data[at + _BODY_SIZE : at + ENTRY_SIZE]
+    ]
+
+
+def _check_state(segment: SegmentCheck, progress: Progress) -> Iterator[Finding]:
+    path, base_offset = segment.path.with_suffix(".state"), segment.base_offset
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        yield unreadable(path, error)
+        return
+    progress(len(data))
+    repair = "recovery takes the others; settled messages may come back"
+    if not is_unwritten(data, STATE_MAGIC):
+        try:
+            check_header(path, data, STATE_MAGIC)
+        except UnsupportedFormat as error:
+            segment.has_bad_state = True
+            wrong = str(error).removeprefix(f"{path}: ")
+            yield Finding(path, base_offset, wrong, "the queue is stopped", position=0)
+    bad = bad_entries(data)
+    # Zeros, and whatever is at the end, are of a write that a crash cut short.
+    holes = {at for at in bad if not any(data[at : at + ENTRY_SIZE])}
+    end = (len(data) - HEADER_SIZE) // ENTRY_SIZE * ENTRY_SIZE + HEADER_SIZE
+    while end - ENTRY_SIZE in bad[-1:]:
+        end -= ENTRY_SIZE
+        del bad[-1]
+    damaged = [at for at in bad if at not in holes]
+    if damaged:
+        segment.has_bad_state = True
+        entries = "1 bad entry" if len(damaged) == 1 else f"{len(damaged)} bad entries"
+        yield Finding(path, base_offset, entries, repair, position=damaged[0])
+
+
+# ---- snapshots and other files
+
+
+def _check_snapshots(check: LogCheck, names: list[str]) -> Snapshot | None:
+    """Return the newest good one."""
+    newest = None
+    for name in SNAPSHOT_NAMES:
+        path = check.directory / name
+        if name not in names:
+            continue
+        try:
+            snapshot = decode_snapshot(path, path.read_bytes())
+            newest = newest or snapshot
+        except DamagedSnapshot as error:
+            wrong = str(error).removeprefix(f"{path}: ")
+            repair = "the one before or the state logs tell the same"
+            check.findings.append(Finding(path, 0, wrong, repair))
+            check.removable.append(path)
+        except OSError as error:
+            check.findings.append(unreadable(path, error))
+    return newest
+
+
+def _missing_segments(check: LogCheck, snapshot: Snapshot) -> Iterator[Finding]:
+    """Segments that were there when *snapshot* was taken, and nothing was written since."""
+    present = {segment.base_offset: segment for segment in check.segments}
+    for base_offset, segment in present.items():
+        known = snapshot.segments.get(base_offset)
+        state = segment.path.with_suffix(".state")
+        state_size = state.stat().st_size if state.exists() else 0
+        if known is None or (known.log_size, known.state_size) != (segment.scan.size, state_size):
+            return
+    for base_offset, known in snapshot.segments.items():
+        count = known.next_offset - base_offset - known.outcomes.forgotten().count
+        if base_offset not in present and count:
+            path = check.directory / f"{base_offset:020}{LOG_SUFFIX}"
+            wrong = f"missing: {named(base_offset, known.next_offset)}, {count} not settled"
+            check.bad += count
+            yield Finding(path, base_offset, wrong, "recovery goes on without")
+
+
+def _check_others(check: LogCheck, names: list[str]) -> None:
+    logs = {name[:20] for name in names if _is_log(name)}
+    for name in names:
+        path = check.directory / name
+        match = _FILE_NAME.fullmatch(name)
+        suffix = match[2] if match is not None and int(match[1]) <= _LAST_OFFSET else ""
+        if match is not None and suffix in SUFFIXES:
+            if match[1] not in logs:
+                wrong = "no log beside it, as after a crash while a settled segment is removed"
+                check.findings.append(
+                    Finding(path, int(match[1]), wrong, "recovery removes it", is_harmless=True)
+                )
+        elif suffix == DUE_SUFFIX:
+            _check_due(check, path)
+        elif _LEFTOVER.fullmatch(name) or (suffix and name.endswith(".due.tmp")):
+            what = "the file of a settled segment" if name == SPARE_NAME else "left by a crash"
+            check.findings.append(Finding(path, 0, what, "recovery removes it", is_harmless=True))
+            check.removable.append(path)
+        elif name not in SNAPSHOT_NAMES:
+            wrong = "no file of leveret"
+            check.findings.append(Finding(path, 0, wrong, "nobody looks at it", is_harmless=True))
+            check.removable.append(path)
+
+
+def _check_due(check: LogCheck, path: Path) -> None:
+    try:
+        DueRun.load(path)
+    except (DamagedIndex, UnsupportedFormat) as error:
+        data = path.read_bytes()
+        wrong = str(error).removeprefix(f"{path}: ")
+        is_torn = is_unwritten(data, DUE_MAGIC) or data.endswith(bytes(16)) or len(data) % 16 != 4
+        repair = "due times are read from the log"
+        check.findings.append(Finding(path, 0, wrong, repair, is_harmless=is_torn))
+        check.removable.append(path)
+    except OSError as error:
+        check.findings.append(unreadable(path, error))
