@@ -10,8 +10,8 @@ Files: `snapshot`, and `snapshot.old`, the one before. Format, big endian:
         u64 bytes of the state log that are merged here
         u16 1 if the segment is closed and its indexes are complete, u16 flags of its log
         4 sets of offsets: settled, volatile, delivered, replayed
-        u32 number of tries, then for each: u32 relative offset,
-            u32 hand-outs behind the first, u32 came back, u32 failed
+        u32 number of runs of messages with the same tries, then for each:
+            u32 first relative offset, u32 count, u32 hand-outs behind the first, u32 came back, u32 failed
     a set: u32 form, u32 number n, and
         form 0: n intervals: u32 first relative offset, u32 count
         form 1: n chunks of 64 bytes, a bit for each offset from the multiple of 512 at or before
@@ -45,7 +45,7 @@ _U32 = struct.Struct(">I")
 _PAIR = struct.Struct(">II")
 _COUNTER = struct.Struct(">IQ")
 _SEGMENT = struct.Struct(">QQQQQQHH")
-_TRY = struct.Struct(">IIII")
+_TRIES = struct.Struct(">IIIII")
 _CHUNK = CHUNK_BYTES * 8
 _INTERVALS, _BITMAP = 0, 1
 _MOST = 1 << 32
@@ -172,10 +172,15 @@ def _encode_segment(known: SegmentSnapshot) -> Iterator[bytes]:
     )
     for offsets in known.outcomes.sets:
         yield from _encode_set(base, offsets)
-    tries = known.outcomes.tries
-    yield _U32.pack(len(tries))
-    for offset, counts in sorted(tries.items()):
-        yield _TRY.pack(offset - base, *counts)
+    runs: list[list[int]] = []
+    for offset, counts in sorted(known.outcomes.tries.items()):
+        if runs and offset - base == runs[-1][0] + runs[-1][1] and runs[-1][2:] == [*counts]:
+            runs[-1][1] += 1
+        else:
+            runs.append([offset - base, 1, *counts])
+    yield _U32.pack(len(runs))
+    for run in runs:
+        yield _TRIES.pack(*run)
 
 
 def _encode_set(base: int, offsets: OffsetSet) -> Iterator[bytes]:
@@ -223,11 +228,11 @@ class _Reader:
         outcomes.settled, outcomes.volatile, outcomes.delivered, outcomes.replayed = (
             self._set(base, next_offset) for _ in outcomes.sets
         )
-        for relative, *counts in self._rows(_TRY):
-            again, returned, failed = counts
-            if base + relative >= next_offset:
-                raise ValueError(f"a try of {base + relative}, behind the end at {next_offset}")
-            outcomes.tries[base + relative] = again, returned, failed
+        for first, count, again, returned, failed in self._rows(_TRIES):
+            start = base + first
+            if start + count > next_offset:
+                raise ValueError(f"tries behind the end at {next_offset}")
+            outcomes.tries |= dict.fromkeys(range(start, start + count), (again, returned, failed))
         return SegmentSnapshot(
             base,
             next_offset,
