@@ -67,6 +67,11 @@ def parse_keys(text: str, source: str) -> list[bytes]:
     return keys
 
 
+def fingerprint_of(key: bytes, salt: bytes) -> str:
+    """What stands for *key* in the data directory that has *salt*."""
+    return _expand(_extract(salt, key), "leveret fingerprint", _FINGERPRINT_SIZE).hex()
+
+
 @dataclass(frozen=True, slots=True)
 class KeyTable:
     """What `keys.json` says: fingerprints by number, and the number of the current key."""
@@ -119,7 +124,7 @@ class KeyRing:
     def __init__(self, data_dir: Path, table: KeyTable, keys: Iterable[bytes]) -> None:
         self.table = table
         self._data_dir = data_dir
-        roots = {_fingerprint(root): root for root in (_extract(table.salt, key) for key in keys)}
+        roots = {fingerprint_of(key, table.salt): _extract(table.salt, key) for key in keys}
         self._roots = {
             number: roots[fingerprint]
             for number, fingerprint in table.fingerprints.items()
@@ -173,7 +178,7 @@ def open_key_ring(data_dir: Path, keys: Sequence[bytes], source: str) -> KeyRing
         )
     _require_library()
     known = table or KeyTable(secrets.token_bytes(_SALT_SIZE), {}, 0)
-    given = [_fingerprint(_extract(known.salt, key)) for key in keys]
+    given = [fingerprint_of(key, known.salt) for key in keys]
     if table is not None and table.fingerprints[table.current] not in given:
         raise UnusableKeys(
             f"wrong key: data directory {data_dir} is encrypted with the key of fingerprint "
@@ -211,10 +216,6 @@ def _require_library() -> None:
             "encryption needs the package cryptography: pip install 'leveret[encryption]' "
             f"({error})"
         ) from None
-
-
-def _fingerprint(root: bytes) -> str:
-    return _expand(root, "leveret fingerprint", _FINGERPRINT_SIZE).hex()
 
 
 def _extract(salt: bytes, key: bytes) -> bytes:

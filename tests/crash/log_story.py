@@ -7,6 +7,7 @@ from pathlib import Path
 
 from leveret.storage.batch import Batch
 from leveret.storage.disk_space import DiskSpace, Work
+from leveret.storage.key_ring import KeyRing, KeyTable, fingerprint_of
 from leveret.storage.log import LogOptions, SegmentLog
 from leveret.storage.recovery import Recovered, recover
 from leveret.storage.retention import Retention
@@ -17,6 +18,14 @@ from tests.storage.log_files import read_all
 
 OPTIONS = LogOptions(segment_bytes=4096, index_interval_bytes=200)
 NOTHING: frozenset[int] = frozenset()
+KEYS = [bytes([number]) * 32 for number in (1, 2)]
+SALT = bytes(16)
+
+
+def keys_of(directory: Path, current: int) -> KeyRing:
+    """Two keys, of which new segments of the log in *directory* get the one called *current*."""
+    fingerprints = {number: fingerprint_of(key, SALT) for number, key in enumerate(KEYS, 1)}
+    return KeyRing(directory.parent, KeyTable(SALT, fingerprints, current), KEYS)
 
 
 @dataclass(frozen=True)
@@ -50,6 +59,7 @@ class LogStory:
             segment_age_ms=self.choice.choice((0, 0, 5)),
             snapshot_bytes=self.choice.choice((0, 200, 1500)),
             compact_bytes=self.choice.choice((0, 500)),
+            keys=self.choice.choice((None, keys_of(directory, 1), keys_of(directory, 2))),
         )
         retention = self.choice.choice((None, None, Retention(age_ms=30, size=20_000)))
         space = DiskSpace(self._sweep, spares=self.choice.choice((0, 1)))
@@ -210,12 +220,13 @@ def check_contents(
 
 def check_recovery(directory: Path, facts: Facts, *, is_journaled: bool = True) -> None:
     """Recover *directory* and see that it is right, and that a second recovery agrees."""
-    log, found = recover(directory, OPTIONS, lambda: 0)
+    options = replace(OPTIONS, keys=keys_of(directory, 1))
+    log, found = recover(directory, options, lambda: 0)
     try:
         check_contents(log, found, facts, is_journaled=is_journaled)
     finally:
         log.close()
-    log, again = recover(directory, OPTIONS, lambda: 0)
+    log, again = recover(directory, options, lambda: 0)
     try:
         assert again.ready == found.ready
         assert again.next_offset == found.next_offset
