@@ -11,7 +11,8 @@ Files: `snapshot`, and `snapshot.old`, the one before. Format, big endian:
         u16 1 if the segment is closed and its indexes are complete, u16 flags of its log
         4 sets of offsets: settled, volatile, delivered, replayed
         u32 number of runs of messages with the same tries, then for each:
-            u32 first relative offset, u32 count, u32 hand-outs behind the first, u32 came back, u32 failed
+            u32 first relative offset, u32 count,
+            u32 hand-outs behind the first, u32 came back, u32 failed
     a set: u32 form, u32 number n, and
         form 0: n intervals: u32 first relative offset, u32 count
         form 1: n chunks of 64 bytes, a bit for each offset from the multiple of 512 at or before
