@@ -8,7 +8,8 @@ SOURCES := $(wildcard leveret tests examples tools)
 # A checkout on sys.path would put the link `amqp` in front of Celery's package of that name.
 export PYTHONSAFEPATH = 1
 
-.PHONY: run test fast model fuzz-storage kill-loop check format lint types features storage-figures clean
+.PHONY: run test fast model fuzz-storage kill-loop check format lint types features storage-figures \
+	conformance conformance-rabbitmq conformance-page clean
 
 run: $(VENV)/run.stamp
 	$(BIN)/leveret serve $(ARGS)
@@ -34,6 +35,26 @@ fuzz-storage: $(VENV)/dev.stamp
 # SIGKILL under load, again and again: ROUNDS=100 for an hour.
 kill-loop: $(VENV)/dev.stamp
 	LEVERET_KILL_ROUNDS=$(ROUNDS) $(BIN)/pytest --timeout=0 tests/durability/test_kill_many_queues.py $(ARGS)
+
+# What a broker does with each rule of AMQP: ours, started for it; then RabbitMQ; then both as a page.
+RABBITMQ := /usr/lib/rabbitmq/bin/rabbitmq-server
+conformance: $(VENV)/run.stamp
+	$(BIN)/python tools/conformance.py leveret $(ARGS)
+
+conformance-rabbitmq: $(VENV)/run.stamp | $(RABBITMQ)
+	$(BIN)/python tools/conformance.py rabbitmq $(ARGS)
+
+# An exit code of 1 says that rules are broken: the page shows which.
+conformance-page: $(VENV)/run.stamp | $(RABBITMQ)
+	mkdir -p build
+	$(BIN)/python tools/conformance.py leveret --format json > build/leveret.json || test $$? -eq 1
+	$(BIN)/python tools/conformance.py rabbitmq --format json > build/rabbitmq.json || test $$? -eq 1
+	$(BIN)/python tools/conformance_page.py build/leveret.json build/rabbitmq.json > build/conformance.md
+	mv build/conformance.md docs/conformance.md
+
+$(RABBITMQ):
+	apt-get install --yes --no-install-recommends rabbitmq-server || \
+		{ echo "make: RabbitMQ is missing (Debian: apt install rabbitmq-server)"; exit 1; }
 
 check: format lint types fast
 

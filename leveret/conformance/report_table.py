@@ -21,10 +21,11 @@ _RULE_WIDTH = 26
 _COLUMN_WIDTH = 29
 _COLUMN_LINES = 4
 _EVIDENCE_LINES = 40
+_FRAME_LINES = 3
 
 
 def table(report: Report) -> str:
-    """A line a case, with three columns where they differ; then the failures with their evidence."""
+    """A line a case, with three columns where they differ; then the failures and their evidence."""
     lines = [
         f"{report.product} {report.version}, profile {report.profile}",
         "",
@@ -89,7 +90,15 @@ def _failure(result: Result, profile: Profile) -> Iterator[str]:
     left_out = len(result.evidence) - _EVIDENCE_LINES
     if left_out > 0:
         yield f"    ... {left_out} lines before"
-    yield from (_cut(f"    {line}", WIDTH) for line in result.evidence[-_EVIDENCE_LINES:])
+    for line in result.evidence[-_EVIDENCE_LINES:]:
+        yield from wrap(
+            printable(line),
+            WIDTH,
+            initial_indent=" " * 4,
+            subsequent_indent=" " * 8,
+            max_lines=_FRAME_LINES,
+            placeholder=" ...",
+        )
 
 
 def _wrapped(text: str) -> Iterator[str]:

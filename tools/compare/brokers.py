@@ -3,15 +3,18 @@
 import os
 import shlex
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from processes import CompareError, is_free, is_running, tree
 
+_READY_TIMEOUT_S = 120
 _STOP_TIMEOUT_S = 60
+_PROTOCOL_HEADER = b"AMQP\x00\x00\x09\x01"
 _RABBITMQ_SERVER = "/usr/lib/rabbitmq/bin/rabbitmq-server"
 
 
@@ -35,9 +38,9 @@ class Broker:
         return self.ports[0]
 
 
-def leveret(command: str) -> Broker:
+def leveret(command: str, port: int = 5692) -> Broker:
     """Our broker, started by *command*."""
-    return Broker("leveret", (5692,), command, {})
+    return Broker("leveret", (port,), command, {})
 
 
 def before(command: str) -> Broker:
@@ -45,15 +48,16 @@ def before(command: str) -> Broker:
     return Broker("before", (5693,), command, {})
 
 
-def rabbitmq() -> Broker:
+def rabbitmq(node: str = "compare", port: int = 5691) -> Broker:
     """RabbitMQ as Debian packages it: default configuration, no plugins, loopback only.
 
     It would start a port mapper of its own and leave it running, so it gets one from us.
     """
-    port, distribution_port, mapper_port = ports = (5691, 25691, 4391)
+    ports = (port, port + 20000, port - 1300)
+    _, distribution_port, mapper_port = ports
     environment = {
         "HOME": "{directory}",
-        "RABBITMQ_NODENAME": "compare@localhost",
+        "RABBITMQ_NODENAME": f"{node}@localhost",
         "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
         "RABBITMQ_NODE_PORT": str(port),
         "RABBITMQ_DIST_PORT": str(distribution_port),
@@ -67,6 +71,19 @@ def rabbitmq() -> Broker:
         "ERL_EPMD_PORT": str(mapper_port),
     }
     return Broker("rabbitmq", ports, _RABBITMQ_SERVER, environment, companion="epmd")
+
+
+def managed(broker: Broker) -> Broker:
+    """The same RabbitMQ with its HTTP API, on the last of its ports."""
+    port = broker.port + 10000
+    arguments = "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS"
+    listener = f"-rabbitmq_management listener [{{{{port,{port}}}}},{{{{ip,{{{{127,0,0,1}}}}}}}}]"
+    environment = {
+        **broker.environment,
+        "RABBITMQ_ENABLED_PLUGINS": "rabbitmq_management",
+        arguments: f"{broker.environment[arguments]} {listener}",
+    }
+    return replace(broker, ports=(*broker.ports, port), environment=environment)
 
 
 class RunningBroker:
@@ -102,6 +119,15 @@ class RunningBroker:
             lines = self._output.read_text(errors="replace").split("\n")
             said = next((line for line in reversed(lines) if line.strip()), "nothing")
             raise CompareError(f"{self.broker.name} ended with {code}; it said: {said}")
+
+    def wait_until_ready(self) -> None:
+        """Return when it greets clients. Raises CompareError."""
+        deadline = time.monotonic() + _READY_TIMEOUT_S
+        while not _greets(self.broker.port):
+            self.check()
+            if time.monotonic() > deadline:
+                raise CompareError(f"{self.broker.name} is not ready after {_READY_TIMEOUT_S} s")
+            time.sleep(0.05)
 
     def stop(self) -> None:
         """Stop it in the way it offers."""
@@ -145,3 +171,12 @@ class RunningBroker:
         if self._companion and self._companion.poll() is None:
             self._companion.terminate()
             self._companion.wait()
+
+
+def _greets(port: int) -> bool:
+    try:
+        with socket.create_connection(("127.0.0.1", port), 5) as client:
+            client.sendall(_PROTOCOL_HEADER)
+            return client.recv(1) == b"\x01"
+    except OSError:
+        return False
