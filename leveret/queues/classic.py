@@ -61,6 +61,8 @@ class ClassicQueue:
     """
 
     __slots__ = (
+        "_first",
+        "_first_due_ms",
         "_may_expire",
         "_new_from",
         "_now_ms",
@@ -105,6 +107,9 @@ class ClassicQueue:
         self.stopped = ""
         # Is there perhaps a message with an expiration of its own? What a log brings is not known.
         self._may_expire = ready.count > 0
+        # The message that was at the head, and when its time is over.
+        self._first = -1
+        self._first_due_ms: int | None = None
         self._new_from = ready.end
         self._now_ms = 0
         self._replayed = Replayed(replayed) if replayed else None
@@ -114,6 +119,7 @@ class ClassicQueue:
     def configure(self, arguments: QueueArguments, keeper: QueueKeeper, now_ms: int) -> None:
         """Go by *arguments* from now on; *keeper* buries the dead and removes the unused."""
         self.arguments = arguments
+        self._first = -1
         if self._store.log is not None:
             self._store.log.retention = arguments.retention
         before = self._rules
@@ -383,11 +389,13 @@ class ClassicQueue:
         room = self._room_for_deaths
         while (wanted := self.ready.peek(TURN_MESSAGES)) is not None:
             assert isinstance(wanted, ReadyRange)
+            if wanted.start == self._first and not _is_over(self._first_due_ms, self._now_ms):
+                return self._first_due_ms
             batch = self._store.peek(wanted)
             place = wanted.start - batch.first_offset
-            head_due_ms = self._due_ms(batch, place, ttl_ms)
-            if head_due_ms is None or head_due_ms > self._now_ms:
-                return head_due_ms
+            self._first, self._first_due_ms = wanted.start, self._due_ms(batch, place, ttl_ms)
+            if not _is_over(self._first_due_ms, self._now_ms):
+                return self._first_due_ms
             if room <= 0:
                 return self._now_ms
             end = min(batch.next_offset, wanted.stop)
@@ -558,6 +566,7 @@ class ClassicQueue:
         if self._replayed is None:
             self._replayed = Replayed()
         self._replayed.add(ranges)
+        self._first = -1
         for batch in batches:
             self._put_back(list(range(batch.first_offset, batch.next_offset)))
 
@@ -625,6 +634,10 @@ def _pieces(
         stop = start + sum(1 for _ in group)
         yield is_it, piece_of(batch, offsets, start, stop)
         start = stop
+
+
+def _is_over(due_ms: int | None, now_ms: int) -> bool:
+    return due_ms is not None and due_ms <= now_ms
 
 
 def piece_of(batch: Batch, offsets: Sequence[int], start: int, stop: int) -> Served:

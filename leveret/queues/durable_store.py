@@ -29,7 +29,6 @@ class DurableStore:
         "_ended",
         "_is_lasting",
         "_log",
-        "_looked_at",
         "_new",
         "_settled",
         "_unwritten",
@@ -42,7 +41,6 @@ class DurableStore:
         self._is_lasting = log.next_offset > 0  # is there perhaps a persistent message?
         self.next_offset = log.next_offset
         self._cache = BatchCache(cursor)
-        self._looked_at = -1
         self._new: list[Batch] = []
         self._unwritten: list[Batch] = []  # with the log, which found the disk full
         self._settled: list[int] = []
@@ -115,13 +113,10 @@ class DurableStore:
         return batches
 
     def peek(self, wanted: ReadyRange) -> Batch:
-        start = wanted.start
-        # A first look is not worth memory: after a start it may be the only one at a queue.
-        if start < self._cache.start or (not self._cache.size and start != self._looked_at):
-            self._looked_at = start
-            return self._read_log(start, start + 1, 1)[0]
-        self._load(start)
-        return self._cache.first
+        # A look is not worth memory: of many queues it may be all that anybody wants.
+        if wanted.start == self._cache.start != self._cache.end:
+            return self._cache.first
+        return self._read_log(wanted.start, wanted.start + 1, 1)[0]
 
     def fetch(self, start: int, stop: int) -> list[Batch]:
         batches: list[Batch] = []
