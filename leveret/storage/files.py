@@ -104,14 +104,6 @@ class LogFile:
         """Return up to *length* bytes at *position*, none past the end."""
         return os.pread(self._descriptor(), length, position)
 
-    def change_flags(self, flags: int) -> None:
-        """Have *flags* in the header, at once if it was written. Raises DiskFull, OSError."""
-        if self.size:
-            with needing_space(self.path):
-                os.pwrite(self._descriptor(), file_header(self.magic, flags), 0)
-            self.dirty = True
-        self.flags = flags
-
     def truncate(self, size: int) -> None:
         """Cut the file to *size* bytes."""
         os.ftruncate(self._descriptor(), size)

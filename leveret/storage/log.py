@@ -581,7 +581,11 @@ class SegmentLog:
         """Go on with the key that is current now; a segment has but one."""
         active = self._active
         if active.is_empty:
-            active.log.change_flags(self._key_number << KEY_SHIFT)
+            # A header that is there is replaced by the write that brings the first records: with
+            # the old one they could not be read.
+            self._bytes_on_disk -= active.log.size
+            active.log.size = 0
+            active.log.flags = self._key_number << KEY_SHIFT
             active.cipher = None
         else:
             self._roll()

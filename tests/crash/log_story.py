@@ -54,12 +54,13 @@ class LogStory:
         self.facts = facts or Facts()
         self._now_ms = 1
         self._note()
+        keys = [keys_of(directory, current) for current in (1, 2)]
         options = replace(
             OPTIONS,
             segment_age_ms=self.choice.choice((0, 0, 5)),
             snapshot_bytes=self.choice.choice((0, 200, 1500)),
             compact_bytes=self.choice.choice((0, 500)),
-            keys=self.choice.choice((None, keys_of(directory, 1), keys_of(directory, 2))),
+            keys=self.choice.choice(keys if facts else [None, *keys]),
         )
         retention = self.choice.choice((None, None, Retention(age_ms=30, size=20_000)))
         space = DiskSpace(self._sweep, spares=self.choice.choice((0, 1)))
