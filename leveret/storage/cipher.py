@@ -7,7 +7,8 @@ An encrypted payload:
 
 The tag also covers the record's timestamp, attributes and offset, 8 bytes each, big endian. So a
 record that was changed, or moved within its segment, does not pass; nor does one of another
-segment, which has another key (see key_ring.py).
+segment, which has another key (see key_ring.py). Bit 62 of the attributes says that the record is
+encrypted: the number of the key is in the header of the file, which has no checksum.
 """
 
 import os
@@ -23,7 +24,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from leveret.storage.batch import Batch
 from leveret.storage.errors import NotAuthentic
 from leveret.storage.key_ring import OVERHEAD
-from leveret.storage.record import Picked
+from leveret.storage.record import ENCRYPTED, Picked
 
 NONCE_SIZE = 12
 
@@ -47,8 +48,10 @@ class Cipher:
         """Return *batch* as it is to be written."""
         random = os.urandom(NONCE_SIZE * len(batch.payloads))
         nonces = list(chain.from_iterable(_NONCE.iter_unpack(random)))
-        encrypted = map(self._aead.encrypt, nonces, batch.payloads, _bindings(batch))
-        return _with_payloads(batch, list(map(add, nonces, encrypted)), OVERHEAD)
+        attributes = batch.attributes | ENCRYPTED
+        bindings = _bindings(batch, attributes)
+        encrypted = map(self._aead.encrypt, nonces, batch.payloads, bindings)
+        return _changed(batch, list(map(add, nonces, encrypted)), attributes, OVERHEAD)
 
     def decrypt(self, batch: Batch, path: Path) -> Batch:
         """Return what `encrypt` made *batch* of, up to a message that is not authentic.
@@ -59,10 +62,10 @@ class Cipher:
         decrypt = self._aead.decrypt
         nonces, rests = map(_nonce_of, payloads), map(_rest_of, payloads)
         try:
-            plain = list(map(decrypt, nonces, rests, _bindings(batch)))
+            plain = list(map(decrypt, nonces, rests, _bindings(batch, batch.attributes)))
         except _FORGED:
             plain = list(self._decrypt_each(batch, path))
-        return _with_payloads(batch, plain, -OVERHEAD)
+        return _changed(batch, plain, batch.attributes & ~ENCRYPTED, -OVERHEAD)
 
     def decrypt_one(self, picked: Picked, path: Path) -> Picked:
         """Return what was to be written as *picked*. Raises NotAuthentic."""
@@ -72,7 +75,7 @@ class Cipher:
             plain = self._aead.decrypt(payload[:NONCE_SIZE], payload[NONCE_SIZE:], binding)
         except _FORGED:
             raise NotAuthentic(path, offset) from None
-        return offset, timestamp_ms, attributes, plain
+        return offset, timestamp_ms, attributes & ~ENCRYPTED, plain
 
     def _decrypt_each(self, batch: Batch, path: Path) -> Iterator[bytes]:
         for offset, payload in enumerate(batch.payloads, batch.first_offset):
@@ -85,11 +88,11 @@ class Cipher:
                 return
 
 
-def _bindings(batch: Batch) -> Iterator[bytes]:
+def _bindings(batch: Batch, attributes: int) -> Iterator[bytes]:
     offsets = range(batch.first_offset, batch.next_offset)
-    return map(_BINDING.pack, repeat(batch.timestamp_ms), repeat(batch.attributes), offsets)
+    return map(_BINDING.pack, repeat(batch.timestamp_ms), repeat(attributes), offsets)
 
 
-def _with_payloads(batch: Batch, payloads: list[bytes], growth: int) -> Batch:
+def _changed(batch: Batch, payloads: list[bytes], attributes: int, growth: int) -> Batch:
     length = batch.payload_length and batch.payload_length + growth
-    return Batch(batch.first_offset, batch.timestamp_ms, batch.attributes, payloads, length)
+    return Batch(batch.first_offset, batch.timestamp_ms, attributes, payloads, length)

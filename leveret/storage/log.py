@@ -44,7 +44,7 @@ from leveret.storage.files import (
 )
 from leveret.storage.key_ring import OVERHEAD, KeyRing
 from leveret.storage.offset_set import clip_intervals, merge_intervals
-from leveret.storage.record import Picked, encode_batch, records_within, split_batch
+from leveret.storage.record import ENCRYPTED, Picked, encode_batch, records_within, split_batch
 from leveret.storage.retention import Retention
 from leveret.storage.segment import KEY_SHIFT, Segment
 from leveret.storage.snapshot import Snapshot, write_snapshot
@@ -302,7 +302,9 @@ class SegmentLog:
         batches = segment.read(offset, max_bytes)
         if not batches:  # a gap up to its end
             return self.read(self.present(segment.next_offset), max_bytes)
-        return self._decrypt(segment, batches) if segment.key_number else batches
+        if segment.key_number or batches[0].attributes & ENCRYPTED:
+            return self._decrypt(segment, batches)
+        return batches
 
     def pick(self, offsets: Sequence[int]) -> Iterator[Picked]:
         """Yield the flushed messages at *offsets*, which are sorted, each by itself.
@@ -314,10 +316,13 @@ class SegmentLog:
             segment = self._reader(offsets[at])
             stop = bisect_left(offsets, segment.next_offset, at)
             picked = segment.pick(offsets[at:stop])
-            if segment.key_number:
+            first = next(picked)
+            if segment.key_number or first[2] & ENCRYPTED:
                 decrypt, path = self._cipher(segment).decrypt_one, segment.log.path
+                yield decrypt(first, path)
                 yield from (decrypt(one, path) for one in picked)
             else:
+                yield first
                 yield from picked
             at = stop
 
@@ -553,10 +558,12 @@ class SegmentLog:
         """What the records of *segment* are encrypted with. Raises MissingKey."""
         cipher = segment.cipher
         if cipher is None:
-            path, keys = segment.log.path, self._options.keys
+            path, number, keys = segment.log.path, segment.key_number, self._options.keys
+            if not number:
+                raise MissingKey(path, "a key that its header does not name")
             if keys is None:
-                raise MissingKey(path, f"key {segment.key_number}, and no key was given")
-            segment.cipher = cipher = keys.cipher(segment.key_number, path)
+                raise MissingKey(path, f"key {number}, and no key was given")
+            segment.cipher = cipher = keys.cipher(number, path)
         return cipher
 
     def _decrypt(self, segment: Segment, batches: list[Batch]) -> list[Batch]:

@@ -39,6 +39,8 @@ RECORD_HEADER_SIZE = RECORD_HEADER.size
 META = struct.Struct(">QQ")
 CONTROL = 1 << 63
 """The attribute of records that are no messages."""
+ENCRYPTED = 1 << 62
+"""The attribute of records whose payload is encrypted (see cipher.py)."""
 GAP = struct.Struct(">BQ")
 Picked = tuple[int, int, int, bytes]
 """A record by itself: offset, timestamp in milliseconds, attributes, payload."""

@@ -23,7 +23,7 @@ from leveret.storage.key_ring import (
     read_key_table,
 )
 from leveret.storage.log import SegmentLog
-from leveret.storage.record import RECORD_HEADER_SIZE, read_batches
+from leveret.storage.record import ENCRYPTED, RECORD_HEADER_SIZE, read_batches
 from leveret.storage.recovery import Recovered, recover
 from leveret.storage.retention import Retention
 from leveret.storage.state_log import State
@@ -42,6 +42,8 @@ from tests.storage.log_files import (
 OLD, NEW, OTHER = (bytes([number]) * 32 for number in (1, 2, 3))
 PATH = Path("some.log")
 SIZE = 76
+META = 5 | ENCRYPTED
+"""The attributes of `batch_at`, encrypted."""
 
 
 class Home:
@@ -84,7 +86,7 @@ def payloads(start: int, end: int) -> list[bytes]:
     st.lists(st.binary(max_size=40), min_size=1, max_size=6),
     st.integers(0, 2**64 - 10),
     st.integers(0, 2**64 - 1),
-    st.integers(0, 2**63 - 1),
+    st.integers(0, 2**62 - 1),
 )
 def test_what_was_encrypted_comes_back(
     messages: list[bytes], first_offset: int, timestamp_ms: int, attributes: int
@@ -99,7 +101,7 @@ def test_what_was_encrypted_comes_back(
         assert encrypted.payload_length == len(encrypted.payloads[0])
     assert cipher.decrypt(encrypted, PATH) == batch
     for offset, payload in enumerate(encrypted.payloads, first_offset):
-        picked = offset, timestamp_ms, attributes, payload
+        picked = offset, timestamp_ms, encrypted.attributes, payload
         plain = messages[offset - first_offset]
         assert cipher.decrypt_one(picked, PATH) == (offset, timestamp_ms, attributes, plain)
 
@@ -117,20 +119,21 @@ def test_every_changed_byte_is_found() -> None:
     for at in range(len(payload)):
         changed = payload[:at] + bytes([payload[at] ^ 1 << at % 8]) + payload[at + 1 :]
         with pytest.raises(NotAuthentic, match="record 7: not authentic"):
-            cipher.decrypt_one((7, 1, 5, changed), PATH)
+            cipher.decrypt_one((7, 1, META, changed), PATH)
     for size in range(len(payload)):
         with pytest.raises(NotAuthentic):
-            cipher.decrypt_one((7, 1, 5, payload[:size]), PATH)
+            cipher.decrypt_one((7, 1, META, payload[:size]), PATH)
 
 
 def test_a_record_counts_only_in_its_place() -> None:
     cipher = Cipher(OLD)
     (payload,) = cipher.encrypt(batch_at(7, 1)).payloads
-    for meta in ((8, 1, 5), (7, 2, 5), (7, 1, 4)):
+    assert cipher.decrypt_one((7, 1, META, payload), PATH) == (7, 1, 5, payload_at(7))
+    for meta in ((8, 1, META), (7, 2, META), (7, 1, META - 1), (7, 1, 5)):
         with pytest.raises(NotAuthentic):
             cipher.decrypt_one((*meta, payload), PATH)
     with pytest.raises(NotAuthentic):
-        Cipher(NEW).decrypt_one((7, 1, 5, payload), PATH)
+        Cipher(NEW).decrypt_one((7, 1, META, payload), PATH)
 
 
 def test_messages_in_front_of_a_forged_one_are_read() -> None:
@@ -139,7 +142,7 @@ def test_messages_in_front_of_a_forged_one_are_read() -> None:
     encrypted.payloads[2], encrypted.payloads[3] = encrypted.payloads[3], encrypted.payloads[2]
     assert cipher.decrypt(encrypted, PATH).payloads == payloads(0, 2)
     with pytest.raises(NotAuthentic, match="record 0"):
-        cipher.decrypt(Batch(0, 1, 5, encrypted.payloads[2:], SIZE + OVERHEAD), PATH)
+        cipher.decrypt(Batch(0, 1, META, encrypted.payloads[2:], SIZE + OVERHEAD), PATH)
 
 
 def test_segments_have_keys_of_their_own(home: Home) -> None:
@@ -322,6 +325,21 @@ def test_whole_records_that_are_not_ours_stop_a_read(home: Home) -> None:
     with pytest.raises(NotAuthentic, match="record 0: not authentic"):
         log.read(0, 500)
     with pytest.raises(NotAuthentic, match="record 4: not authentic"):
+        list(log.pick([4]))
+    log.close()
+
+
+def test_a_header_that_forgot_its_key_makes_no_messages(home: Home) -> None:
+    log, _ = home.start(OLD)
+    append(log, 20)
+    log.close()
+    (path,) = home.directory.glob("*.log")
+    data = path.read_bytes()
+    path.write_bytes(data[:6] + b"\0" + data[7:])
+    log, _ = home.start(OLD)
+    with pytest.raises(MissingKey, match="encrypted with a key that its header does not name"):
+        log.read(0, 500)
+    with pytest.raises(MissingKey):
         list(log.pick([4]))
     log.close()
 
