@@ -64,10 +64,10 @@ class QueueDeclaration:
     def check_equivalent(self, other: "QueueDeclaration", vhost: str) -> None:
         """Raise PreconditionFailed unless *other* asks for the same queue as this one."""
         where = f"queue '{self.name}' in vhost '{vhost}'"
-        for flag in ("durable", "auto_delete"):
-            current, received = getattr(self, flag), getattr(other, flag)
-            if current != received:
-                raise inequivalent(flag, where, received, current)
+        if self.is_durable != other.is_durable:
+            raise inequivalent("durable", where, other.is_durable, self.is_durable)
+        if self.auto_delete != other.auto_delete:
+            raise inequivalent("auto_delete", where, other.auto_delete, self.auto_delete)
         for key in COMPARED_ARGUMENTS:
             current_field = self.arguments.get(key, _default(key))
             received_field = other.arguments.get(key, _default(key))

@@ -108,6 +108,12 @@ def test_the_same_queue_may_be_declared_again(vhost: VHost) -> None:
     assert declare_queue(vhost, "q", durable=True) is declare_queue(vhost, "q", durable=True)
 
 
+def test_an_exclusive_queue_may_be_declared_again_as_durable(vhost: VHost) -> None:
+    # It goes with its connection, so it is never durable.
+    queue = declare_queue(vhost, "q", exclusive=True)
+    assert declare_queue(vhost, "q", exclusive=True, durable=True) is queue
+
+
 @pytest.mark.parametrize("flag", ["durable", "auto_delete"])
 def test_another_queue_of_that_name_is_refused(vhost: VHost, flag: str) -> None:
     declare_queue(vhost, "q")
