@@ -1,9 +1,9 @@
 """The cases, a module for each chapter."""
 
 from leveret.conformance.case import Case
-from leveret.conformance.cases import exchange
+from leveret.conformance.cases import exchange, queue
 
-CHAPTERS = (exchange.chapter,)
+CHAPTERS = (exchange.chapter, queue.chapter)
 
 
 def all_cases() -> list[Case]:

@@ -23,6 +23,8 @@ from leveret.conformance.raw_client import (
 
 OK = "ok"
 """The outcome of what has no reply and was not refused."""
+PUBLISHING_CHANNEL = 99
+"""The channel of `enqueue`."""
 FIRST_SPARE_CHANNEL = 100
 """Where `refused_each` begins: above the channels of any case."""
 
@@ -112,6 +114,26 @@ def await_confirms(wire: Wire, last: int, channel: int = 1) -> list[int]:
     return sorted(refused)
 
 
+def enqueue(wire: Wire, key: str, *bodies: bytes, exchange: str = "", **fields: object) -> None:
+    """Publish messages and wait until their queues have them; *fields* are properties.
+
+    What is asked of a queue may overtake what was published to it before, so mere publishing does
+    not do where something else than basic.get comes next. Takes a channel of its own.
+    """
+    open_channel(wire, PUBLISHING_CHANNEL)
+    confirm(wire, PUBLISHING_CHANNEL)
+    publish_all(
+        wire,
+        key,
+        *bodies,
+        exchange=exchange,
+        channel=PUBLISHING_CHANNEL,
+        properties=properties(**fields),
+    )
+    await_confirms(wire, len(bodies), PUBLISHING_CHANNEL)
+    close_channel(wire, PUBLISHING_CHANNEL)
+
+
 def get(
     wire: Wire, queue: str, channel: int = 1, *, no_ack: bool = True
 ) -> tuple[commands.Basic.GetOk, bytes] | None:
@@ -181,6 +203,11 @@ def outcome(wire: Wire, channel: int = 1) -> str | Refusal:
     request = commands.Exchange.Declare(exchange="amq.direct", passive=True)
     answer = wire.answer(channel, request)
     return answer if isinstance(answer, Refusal) else OK
+
+
+def close_channel(wire: Wire, channel: int = 1) -> None:
+    """Close a channel."""
+    wire.call(channel, commands.Channel.Close(200, "", 0, 0), commands.Channel.CloseOk)
 
 
 def refused_each(wire: Wire, expected: Refusal, requests: Iterable[Method]) -> None:
