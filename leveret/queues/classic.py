@@ -253,7 +253,11 @@ class ClassicQueue:
     def _serve_round_robin(self, turns: list[tuple[Consumer, int]]) -> None:
         """One message each in turn, as many rounds as everybody has credit for."""
         rounds = min(credit for _, credit in turns)
-        if any(consumer.outlet.has_shared_limit for consumer, _ in turns):
+        outlets = {consumer.outlet for consumer, _ in turns}
+        if len(outlets) < len(turns):
+            # Each is sent its share in one piece, but on one channel the order must hold.
+            rounds = 1
+        if any(outlet.has_shared_limit for outlet in outlets):
             rounds = 1
             turns = turns[:1]
         wanted = self.ready.peek(min(rounds * len(turns), TURN_MESSAGES))

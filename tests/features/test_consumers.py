@@ -3,6 +3,7 @@
 import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
+from pika.spec import Basic
 
 from tests.clients.blocking import Consumer, publish, ready_count, wait_until
 from tests.conftest import BrokerProcess
@@ -41,6 +42,24 @@ def test_equals_take_turns(channel: BlockingChannel, name: str) -> None:
     assert sorted(consumer.bodies for consumer in consumers) == [
         [b"%d" % number for number in range(first, 9, 3)] for first in range(3)
     ]
+
+
+def test_on_one_channel_the_order_holds_whoever_is_next(
+    channel: BlockingChannel, name: str
+) -> None:
+    received = []
+
+    def note(_: object, method: Basic.Deliver, __: object, body: bytes) -> None:
+        received.append((method.consumer_tag, body))
+
+    declare(channel, name)
+    for tag in ("a", "b", "c"):
+        channel.basic_consume(name, note, auto_ack=True, consumer_tag=tag)
+    channel.tx_select()
+    publish(channel, name, *map(str, range(6)))
+    channel.tx_commit()
+    wait_until(channel.connection, lambda: len(received) == 6)
+    assert received == list(zip("abcabc", (b"0", b"1", b"2", b"3", b"4", b"5"), strict=True))
 
 
 @pytest.mark.parametrize("priority", [2**40, -(2**40), 0])
