@@ -146,6 +146,7 @@ class _Doctor:
         self._found = Diagnosis(data_dir)
         now = time.strftime("%Y-%m-%dT%H-%M-%SZ", time.gmtime())
         self._keep = data_dir / REMOVED_NAME / now
+        self._keys: frozenset[int] = frozenset()
         self._repairs = Repairs(keep=self._keep, root=data_dir) if repair else None
 
     def run(self) -> Diagnosis:
@@ -187,7 +188,8 @@ class _Doctor:
     def _check_own(self) -> None:
         place = Place("data directory", "", "", self._data_dir)
         try:
-            read_key_table(self._data_dir)
+            table = read_key_table(self._data_dir)
+            self._keys = frozenset(table.fingerprints if table else ())
         except UnusableKeys as error:
             repair = "encrypted messages cannot be read"
             place.findings.append(Finding(self._data_dir / "keys.json", 0, str(error), repair))
@@ -204,12 +206,12 @@ class _Doctor:
         delayed = vhost / "delayed"
         if delayed.is_dir():
             self._check_log(Place("delayed messages", name, "", delayed), _DELAYED_OPTIONS)
-        for path in sorted(vhost.rglob("*.keys")):
+        for path in sorted((vhost / "duplicates").glob("*.keys")):
             self._check_keys(Place("remembered keys", name, "", path.parent), path)
 
     def _check_log(self, place: Place, options: LogOptions) -> None:
         try:
-            check = check_log(place.directory, options, self._count)
+            check = check_log(place.directory, options, self._count, self._keys)
         except OSError as error:
             place.findings.append(unreadable(place.directory, error))
         except Exception as error:

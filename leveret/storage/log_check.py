@@ -4,7 +4,7 @@ What recovery would do about it is asked of recovery itself. Harmless is what a 
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +14,7 @@ from zlib import crc32
 from leveret.storage.due_run import DUE_MAGIC, DUE_SUFFIX, DueRun
 from leveret.storage.errors import DamagedIndex, DamagedSnapshot, StorageError, UnsupportedFormat
 from leveret.storage.files import HEADER_SIZE, check_header, is_unwritten
+from leveret.storage.key_ring import KEYS_NAME
 from leveret.storage.log import SPARE_NAME, LogOptions
 from leveret.storage.log_scan import LogScan, Progress, Stretch, is_misplaced, scan_log
 from leveret.storage.offset_index import OFFSET_INDEX_MAGIC
@@ -21,10 +22,18 @@ from leveret.storage.offset_set import intersect
 from leveret.storage.recovery import Intervals, recover
 from leveret.storage.repairs import Finding, Repairs
 from leveret.storage.retention import Retention
-from leveret.storage.segment import KNOWN_FLAGS, LOG_MAGIC, LOG_SUFFIX, SUFFIXES
+from leveret.storage.segment import (
+    HAS_GAPS,
+    KEY_SHIFT,
+    KNOWN_FLAGS,
+    LOG_MAGIC,
+    LOG_SUFFIX,
+    SUFFIXES,
+)
 from leveret.storage.snapshot import (
     OLD_SNAPSHOT_NAME,
     SNAPSHOT_NAME,
+    SegmentSnapshot,
     Snapshot,
     decode_snapshot,
 )
@@ -87,28 +96,34 @@ class LogCheck:
     misplaced: list[Path] = field(default_factory=list)
 
 
-def check_log(directory: Path, options: LogOptions, progress: Progress) -> LogCheck:
+def check_log(
+    directory: Path,
+    options: LogOptions,
+    progress: Progress,
+    keys: Collection[int] = frozenset(),
+) -> LogCheck:
     """Read everything in *directory*; nothing is changed.
 
-    Raises OSError if the directory itself cannot be read.
+    *keys* are the numbers of the keys that there are for encrypted logs. Raises OSError if the
+    directory itself cannot be read.
     """
     check = LogCheck(directory)
     names = sorted(path.name for path in directory.iterdir())
     plan = Repairs(dry=True)
     ready = _plan(check, options, plan)
     bases = _bases(check, names)
+    snapshot = _check_snapshots(check, names)
     for base_offset, limit in zip(bases, [*bases[1:], None], strict=True):
         path = directory / f"{base_offset:020}{LOG_SUFFIX}"
         try:
             segment = _check_segment(check, path, base_offset, limit, progress)
+            _check_header(segment, keys, snapshot.segments.get(base_offset))
         except OSError as error:
             check.findings.append(unreadable(path, error))
             continue
         check.segments.append(segment)
         check.findings += _judge(segment, plan.findings, ready, check)
-    snapshot = _check_snapshots(check, names)
-    if snapshot is not None:
-        check.findings += _missing_segments(check, snapshot)
+    check.findings += _missing_segments(check, snapshot)
     _check_others(check, names)
     known = {finding.path for finding in check.findings}
     check.findings += [finding for finding in plan.findings if finding.path not in known]
@@ -179,9 +194,10 @@ def _check_segment(
     stamps, wrong_times = _read_pairs(times, TIME_INDEX_MAGIC, TIME_ENTRY, progress)
     scan = scan_log(path, base_offset, entries, limit, progress)
     segment = SegmentCheck(path, base_offset, limit, scan)
-    _check_header(segment)
     wrong_index = wrong_index or _wrong_entries(index, segment)
     wrong_times = wrong_times or _wrong_stamps(times, entries, stamps, segment)
+    if limit is not None and not (wrong_index or wrong_times):
+        wrong_times = _wrong_count(index, times, len(entries), len(stamps))
     for wrong in (wrong_index, wrong_times):
         if wrong is not None:
             segment.has_bad_index = True
@@ -192,17 +208,28 @@ def _check_segment(
     return segment
 
 
-def _check_header(segment: SegmentCheck) -> None:
-    with segment.path.open("rb") as file:
+def _check_header(
+    segment: SegmentCheck, keys: Collection[int], known: SegmentSnapshot | None
+) -> None:
+    path, has_gaps = segment.path, segment.scan.has_gaps
+    with path.open("rb") as file:
         header = file.read(HEADER_SIZE)
     segment.flags = int.from_bytes(header[6:8], "big") & KNOWN_FLAGS
+    number = segment.flags >> KEY_SHIFT
     if is_unwritten(header, LOG_MAGIC):
         segment.is_header_missing = True
-        return
-    try:
-        check_header(segment.path, header, LOG_MAGIC, KNOWN_FLAGS)
-    except UnsupportedFormat as error:
-        segment.header = str(error).removeprefix(f"{segment.path}: ")
+    else:
+        try:
+            check_header(path, header, LOG_MAGIC, KNOWN_FLAGS)
+        except UnsupportedFormat as error:
+            segment.header = str(error).removeprefix(f"{path}: ")
+        if has_gaps and not segment.flags & HAS_GAPS:
+            segment.header = "a header that says nothing of the gaps behind it"
+        elif number and number not in keys:
+            segment.header = f"encrypted with key {number}, which {KEYS_NAME} does not know"
+    if known is not None and number not in keys:
+        segment.flags = known.flags
+    segment.flags = segment.flags & ~HAS_GAPS | (HAS_GAPS if has_gaps else 0)
 
 
 def _judge(
@@ -309,9 +336,18 @@ def _wrong_entries(path: Path, segment: SegmentCheck) -> Finding | None:
     wrong = f"says that {named(segment.base_offset + relative, segment.base_offset + relative + 1)}"
     wrong += f" is at byte {position} of the log, which it is not"
     # A crash while a compaction takes effect leaves the index of the log before.
-    if segment.flags and scan.has_gaps:
+    if scan.has_gaps:
         return Finding(path, 0, wrong, "recovery makes the indexes again", is_harmless=True)
     return Finding(path, segment.base_offset + relative, wrong, "reading may stop the queue")
+
+
+def _wrong_count(index: Path, times: Path, entries: int, stamps: int) -> Finding | None:
+    is_missing = times.exists() and not index.exists()
+    if not is_missing and entries <= stamps + 1:
+        return None
+    wrong = "does not have as many entries as the other index of the segment"
+    missing = times if (times.exists() and entries > stamps + 1) or not times.exists() else index
+    return Finding(missing, 0, wrong, "recovery makes the indexes again", is_harmless=True)
 
 
 def _wrong_stamps(
@@ -384,9 +420,9 @@ def _check_state(segment: SegmentCheck, progress: Progress) -> Iterator[Finding]
 # ---- snapshots and other files
 
 
-def _check_snapshots(check: LogCheck, names: list[str]) -> Snapshot | None:
-    """Return the newest good one."""
-    newest = None
+def _check_snapshots(check: LogCheck, names: list[str]) -> Snapshot:
+    """Return the newest good one, an empty one if there is none."""
+    newest: Snapshot | None = None
     for name in SNAPSHOT_NAMES:
         path = check.directory / name
         if name not in names:
@@ -401,7 +437,7 @@ def _check_snapshots(check: LogCheck, names: list[str]) -> Snapshot | None:
             check.removable.append(path)
         except OSError as error:
             check.findings.append(unreadable(path, error))
-    return newest
+    return newest or Snapshot({}, {})
 
 
 def _missing_segments(check: LogCheck, snapshot: Snapshot) -> Iterator[Finding]:

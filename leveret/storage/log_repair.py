@@ -80,8 +80,8 @@ def _rewrite(segment: SegmentCheck, repairs: Repairs) -> None:
         end_offset = segment.limit
     if end_offset > scan.next_offset:
         gaps.append(Stretch(scan.position, scan.position, scan.next_offset, end_offset))
-    has_gaps = scan.has_gaps or any(gap.offset < gap.end_offset for gap in gaps)
-    flags = segment.flags & ~HAS_GAPS | (HAS_GAPS if has_gaps else 0)
+    has_gaps = any(gap.offset < gap.end_offset for gap in gaps)
+    flags = segment.flags | (HAS_GAPS if has_gaps else 0)
     new = temporary(path)
     with path.open("rb") as old, new.open("wb") as file:
         file.write(file_header(LOG_MAGIC, flags))

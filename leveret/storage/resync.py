@@ -1,8 +1,8 @@
 """Resynchronisation: finds the next good record of a log behind bytes that are none.
 
 The checksum of a record is bound to its offset. So the bytes at any place say which offset they
-would have as a record, and if that is one that can still follow, they are one: by chance it happens
-once in 2**32 times, divided by the number of offsets that can follow.
+would have as a record. They are one if that can still follow, and what lies around agrees: the
+lengths of the records in between, or the offset of the next one.
 """
 
 import re
@@ -28,6 +28,8 @@ Read = Callable[[int, int], bytes]
 _WINDOW = 1 << 20
 _PIECE = 1 << 20
 _OFFSETS = 1 << 32
+_SIGNS = 4
+"""How many records behind one may be asked whether it is good; they may be bad themselves."""
 # What may be a header: a length of less than 1 GiB, a time before the year 10889.
 _HEADER = re.compile(rb"(?=[\x00-\x3f].{7}\x00\x00)", re.DOTALL)
 _NOT_ZERO = re.compile(rb"[^\x00]")
@@ -94,6 +96,7 @@ class _Search:
         self._read = read
         self._bounds = bounds
         self._left = _MOST_CHECKSUMMED
+        self._walked, self._walked_offset = bounds.start, bounds.first
 
     def run(self) -> tuple[int, int] | None:
         end = self._bounds.end
@@ -129,14 +132,30 @@ class _Search:
         offset, stop = found
         if offset >= bounds.limit:
             return None
-        if offset - bounds.first <= (position - bounds.start) // RECORD_HEADER_SIZE:
+        # A flip in the checksum looks like another offset: there must be a second sign.
+        if self._walk_to(position) == offset:
             return offset
-        # More are missing than there is room for: bytes are gone, or there was a gap.
         following = offset + self._count(position)
-        if stop == bounds.end:
-            return offset if bounds.is_closed and following == bounds.limit else None
-        second = self._look(stop, following)
-        return offset if second is not None and second[0] == following else None
+        for _ in range(_SIGNS):
+            if stop == bounds.end:
+                return offset if bounds.is_closed and following == bounds.limit else None
+            second = self._look(stop, following)
+            if second is None:
+                return None
+            if second[0] == following:
+                return offset
+            stop, following = second[1], following + 1
+        return None
+
+    def _walk_to(self, position: int) -> int | None:
+        """The offset at *position* if only lengths are believed, None if they lead elsewhere."""
+        while self._walked < position:
+            header = self._read(self._walked, RECORD_HEADER_SIZE)
+            if len(header) < RECORD_HEADER_SIZE:
+                return None
+            self._walked += RECORD_HEADER_SIZE + record_length(header)[0]
+            self._walked_offset += 1
+        return self._walked_offset if self._walked == position else None
 
     def _alien_bytes(self, window: bytes, at: int) -> int:
         """How far to go on: over records that an earlier use of the file left."""
