@@ -112,10 +112,9 @@ def find_message(
 ) -> dict[str, object]:
     """A page of the `offsets` of the messages with this id. Raises NoSuchObject, RequestError."""
     found = find_range(broker, vhost, queue, start=start, stop=stop)
-    if found.queue.message_ids is None:
-        found.queue.message_ids = MessageIds(broker.id_budget)
     with reading(found.queue):
-        offsets, following = _search(found, found.queue.message_ids, message_id.encode())
+        index = found.queue.index_ids(broker.id_budget)
+        offsets, following = _search(found, index, message_id.encode())
     return found.answer(following, {"offsets": offsets})
 
 

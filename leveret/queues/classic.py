@@ -24,7 +24,7 @@ from leveret.queues.death import ENDS, DeathReason
 from leveret.queues.declaration import QueueDeclaration
 from leveret.queues.expiry import due_ms, live_from, split
 from leveret.queues.memory_store import MemoryStore
-from leveret.queues.message_ids import MessageIds
+from leveret.queues.message_ids import IdBudget, MessageIds
 from leveret.queues.overflow import QueueLimit
 from leveret.queues.priority_ready import PriorityReady, ReadyPick
 from leveret.queues.ready import ReadyList, ReadyRange, ranges_of
@@ -595,9 +595,23 @@ class ClassicQueue:
         if self._rules is not None:
             self._rules.used_at_ms = now_ms
 
+    def index_ids(self, budget: IdBudget) -> MessageIds:
+        """The index of message ids, from now on kept up; its bytes are of *budget*.
+
+        Raises OSError.
+        """
+        if self.message_ids is None:
+            self.message_ids = MessageIds(budget)
+            if self._store.log is not None:
+                self.message_ids.load(self._store.log.directory)
+        return self.message_ids
+
     def close(self) -> None:
-        """Let go of files; what is durable stays on disk."""
+        """Let go of files; what is durable stays on disk. Raises OSError, the log's errors."""
+        log = self._store.log
         self._store.close()
+        if log is not None and self.message_ids is not None and log.directory.exists():
+            self.message_ids.save(log.directory)
         self._forget_ids()
 
     def _forget_ids(self) -> None:

@@ -177,25 +177,45 @@ def test_properties_and_headers_can_be_read(
     assert (found["exchange"], found["routing_key"], found["size"]) == ("", name, 1)
 
 
+def find(broker: BrokerProcess, queue: str, message_id: str) -> list[int]:
+    """The offsets of the messages with this id."""
+    found: list[int] = []
+    for page in pages(broker, "find_message", queue=queue, message_id=message_id):
+        found += cast("list[int]", page["offsets"])
+    return found
+
+
 def test_messages_are_found_by_id_before_and_after_the_index_is_there(
     shared_broker: BrokerProcess, channel: BlockingChannel, name: str
 ) -> None:
-    def find(message_id: str) -> list[int]:
-        found: list[int] = []
-        for page in pages(shared_broker, "find_message", queue=name, message_id=message_id):
-            found += cast("list[int]", page["offsets"])
-        return found
-
     declare(channel, name)
     channel.confirm_delivery()
     for number in range(30):
         send(channel, name, "x", message_id=f"id{number % 10}")
     publish(channel, name, "without")
-    assert find("id3") == [3, 13, 23]
+    assert find(shared_broker, name, "id3") == [3, 13, 23]
     send(channel, name, "x", message_id="id3")
     drain(channel, name)
-    assert find("id3") == [3, 13, 23, 31]
-    assert find("id") == []
+    assert find(shared_broker, name, "id3") == [3, 13, 23, 31]
+    assert find(shared_broker, name, "id") == []
+
+
+@restarts
+def test_messages_are_found_by_id_after_a_restart(
+    broker: BrokerProcess, connect: Connect, name: str, restart: Restart
+) -> None:
+    channel = connect(broker).channel()
+    channel.confirm_delivery()
+    declare(channel, name)
+    for number in range(10):
+        send(channel, name, "x", message_id=f"id{number % 3}")
+    assert find(broker, name, "id1") == [1, 4, 7]
+    restart(broker, channel)
+    channel = connect(broker).channel()
+    send(channel, name, "x", message_id="id1")
+    assert find(broker, name, "id1")[:3] == [1, 4, 7]
+    broker.restart()
+    assert find(broker, name, "id1") == [1, 4, 7, 10]
 
 
 def test_what_is_in_memory_has_no_history(

@@ -1,11 +1,21 @@
 """MessageIds: what it covers it finds, like a dict; its budget holds."""
 
+from pathlib import Path
+
 from hypothesis import given
 from hypothesis import strategies as st
 from pamqp import commands, header
 
 from leveret.amqp.message import encode_message
-from leveret.queues.message_ids import ENTRY_BYTES, RUN_BYTES, RUN_IDS, IdBudget, MessageIds
+from leveret.queues.message_ids import (
+    ENTRY_BYTES,
+    FILE_NAME,
+    RUN_BYTES,
+    RUN_IDS,
+    IdBudget,
+    MessageIds,
+    read_ids,
+)
 
 
 def message(message_id: str | None) -> tuple[int, bytes]:
@@ -82,3 +92,54 @@ def test_without_room_nothing_is_kept() -> None:
     index = MessageIds(budget)
     index.add(0, messages(["a"]), ATTRIBUTES)
     assert (index.find(b"a", 0, 9), budget.used) == ([], 0)
+
+
+def saved(directory: Path) -> MessageIds:
+    """An index of three runs, saved in *directory*."""
+    index = MessageIds(IdBudget(1 << 20))
+    index.add(0, messages([f"id{number % 7}" for number in range(RUN_IDS + 3)]), ATTRIBUTES)
+    index.add(1 << 40, messages([None, "a"]), ATTRIBUTES)
+    index.save(directory)
+    return index
+
+
+def test_what_was_saved_is_covered_again_and_goes_on(tmp_path: Path) -> None:
+    before = saved(tmp_path)
+    budget = IdBudget(1 << 20)
+    after = MessageIds(budget)
+    after.load(tmp_path)
+    after.add(RUN_IDS + 3, messages(["id6"]), ATTRIBUTES)
+    before.add(RUN_IDS + 3, messages(["id6"]), ATTRIBUTES)
+    for wanted in (b"id0", b"id6", b"a", b"b"):
+        assert after.find(wanted, 0, 1 << 41) == before.find(wanted, 0, 1 << 41)
+    assert after.covered(0) == RUN_IDS + 4
+    after.clear()
+    assert budget.used == 0
+
+
+def test_no_more_is_loaded_than_there_is_room_for(tmp_path: Path) -> None:
+    saved(tmp_path)
+    budget = IdBudget(RUN_BYTES * 3)
+    index = MessageIds(budget)
+    index.load(tmp_path)
+    assert budget.used <= RUN_BYTES * 3
+    assert index.covered(0) == 0
+
+
+@given(data=st.data())
+def test_a_damaged_file_covers_nothing(tmp_path_factory, data) -> None:
+    directory = tmp_path_factory.mktemp("ids")
+    index = MessageIds(IdBudget(1 << 20))
+    index.add(3, messages(["a", None, "b"]), ATTRIBUTES)
+    index.save(directory)
+    path = directory / FILE_NAME
+    good = path.read_bytes()
+    at = data.draw(st.integers(0, len(good) - 1))
+    mutation = data.draw(st.sampled_from(["flip", "cut", "longer"]))
+    flipped = good[:at] + bytes([good[at] ^ data.draw(st.integers(1, 255))]) + good[at + 1 :]
+    path.write_bytes({"flip": flipped, "cut": good[:at], "longer": good + good[at:]}[mutation])
+    assert (mutation == "flip" and at in (4, 5)) or read_ids(path) == []
+
+
+def test_without_a_file_nothing_is_covered(tmp_path: Path) -> None:
+    assert read_ids(tmp_path / FILE_NAME) == []
