@@ -173,6 +173,53 @@ def test_keys_change_over_restarts(encrypted: BrokerProcess, key_file: Path) -> 
         assert drain(channel, "kept", 1) == [b"more"]
 
 
+def test_forged_messages_stop_their_queue_alone(encrypted: BrokerProcess, key_file: Path) -> None:
+    key_file.write_text(OLD)
+    broker = encrypted.start()
+    with closing(connect(broker)) as connection:
+        channel = connection.channel()
+        channel.confirm_delivery()
+        for queue in ("forged", "sound"):
+            channel.queue_declare(queue, durable=True)
+            channel.basic_publish("", queue, SECRET, PERSISTENT)
+    assert broker.stop() == 0
+    forged, sound = sorted((broker.data_dir / "vhosts").rglob("*.log"))
+    os.truncate(forged, 0)
+    forged.write_bytes(sound.read_bytes())
+    broker.start()
+    with closing(connect(broker)) as connection:
+        channel = connection.channel()
+        assert drain(channel, "sound", 1) == [SECRET]
+        with pytest.raises(pika.exceptions.AMQPError):
+            channel.basic_get("forged")
+    eventually(lambda: f"{forged}: record 0: not authentic" in broker.log_path.read_text())
+
+
+def test_a_start_without_the_key_of_delayed_messages_is_refused(
+    encrypted: BrokerProcess, key_file: Path
+) -> None:
+    key_file.write_text(OLD)
+    broker = encrypted.start()
+    with closing(connect(broker)) as connection:
+        channel = connection.channel()
+        channel.confirm_delivery()
+        channel.exchange_declare(
+            "later", "x-delayed-message", durable=True, arguments={"x-delayed-type": "fanout"}
+        )
+        publish(channel, "later", SECRET, headers={"x-delay": 5_000_000})
+    broker.stop()
+    key_file.write_text(f"{NEW}\n{OLD}")
+    broker.start().stop()
+    key_file.write_text(NEW)
+    option = ("--encryption-key-file", str(key_file), "--log-level", "warning")
+    line = refusal(broker, *option)
+    assert "delayed/00000000000000000000.log: encrypted with key 1, fingerprint " in line
+    key_file.write_text(f"{NEW}\n{OLD}")
+    broker.start()
+    (waiting,) = listed(broker, "delayed", "list")
+    assert waiting["routing_key"] == SECRET_KEY
+
+
 def test_a_start_without_the_right_key_is_refused(
     encrypted: BrokerProcess, key_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
