@@ -80,9 +80,9 @@ _PRIORITY = attrgetter("priority")
 class ConsumerList:
     """The consumers of a queue: those of the highest priority first, equals round robin.
 
-    With `single_active` one of them gets everything until it goes: the one that came first, or
-    with `by_priority` the first of the highest priority, which also takes over from a lower one
-    as soon as that has settled what it has.
+    With `single_active` one of them gets everything until it goes; the first of the highest
+    priority is next. With `by_priority` that one also takes over from a lower one as soon as that
+    has settled what it has.
     """
 
     __slots__ = ("_active", "_consumers", "_has_ranks", "_next", "by_priority", "single_active")
@@ -140,9 +140,7 @@ class ConsumerList:
         self._has_ranks = len({consumer.priority for consumer in self._consumers}) > 1
 
     def _successor(self) -> Consumer | None:
-        if self.by_priority:
-            return max(self._consumers, key=_PRIORITY, default=None)
-        return self._consumers[0] if self._consumers else None
+        return max(self._consumers, key=_PRIORITY, default=None)
 
     def in_turn(self) -> list[tuple[Consumer, int]]:
         """Those that may be sent messages now, next one first, each with its credit."""

@@ -80,16 +80,21 @@ def test_order_holds_over_a_lost_channel(
     assert [delivery.method.redelivered for delivery in heir.deliveries] == [True] * 3 + [False] * 3
 
 
-def test_a_classic_queue_does_not_look_at_priorities(channel: BlockingChannel, name: str) -> None:
+def test_a_classic_queue_looks_at_priorities_when_the_role_is_free(
+    channel: BlockingChannel, name: str
+) -> None:
     declare(channel, name, **SINGLE)
-    first = Consumer(channel, name, auto_ack=True)
-    second = Consumer(channel, name, auto_ack=True)
-    Consumer(channel, name, auto_ack=True, arguments={"x-priority": 10})
+    active = Consumer(channel, name, auto_ack=True)
+    low = Consumer(channel, name, auto_ack=True)
+    high = [Consumer(channel, name, auto_ack=True, arguments={"x-priority": 9}) for _ in range(2)]
     publish(channel, name, "a")
-    first.wait_for(1)
-    channel.basic_cancel(first.tag)
-    publish(channel, name, "b")
-    second.wait_for(1)
+    active.wait_for(1)
+    for consumer, successor, body in zip(
+        (active, *high), (*high, low), ("b", "c", "d"), strict=True
+    ):
+        channel.basic_cancel(consumer.tag)
+        publish(channel, name, body)
+        assert successor.wait_for(1)[0].body == body.encode()
 
 
 def test_a_quorum_queue_hands_over_to_the_highest_priority(
