@@ -1,9 +1,9 @@
 """The cases, a module for each chapter."""
 
 from leveret.conformance.case import Case
-from leveret.conformance.cases import exchange, queue
+from leveret.conformance.cases import consuming, delivery, exchange, queue
 
-CHAPTERS = (exchange.chapter, queue.chapter)
+CHAPTERS = (exchange.chapter, queue.chapter, delivery.chapter, consuming.chapter)
 
 
 def all_cases() -> list[Case]:
