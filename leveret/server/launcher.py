@@ -44,7 +44,7 @@ from leveret.server.resources import (
     trim_heap,
 )
 from leveret.server.sweeper import Sweeper
-from leveret.server.transport import AmqpTransport
+from leveret.server.transport import TICK_S, AmqpTransport
 from leveret.storage.committer import Committer, SyncPolicy
 from leveret.storage.data_directory import DataDirectoryError, DirectoryLock, check_format
 from leveret.storage.disk_space import DiskSpace
@@ -56,7 +56,6 @@ from leveret.storage.metadata import MetadataStore
 logger = logging.getLogger(__name__)
 
 BACKLOG = 4096
-TICK_S = 1.0
 REPORT_S = 2.0
 """Between two lines of the log on how far the recovery is."""
 GC_THRESHOLD = (10_000, 20, 50)

@@ -17,6 +17,8 @@ from leveret.broker.turn import Turn
 
 logger = logging.getLogger(__name__)
 
+TICK_S = 1.0
+"""Between two calls of `tick`."""
 WRITE_HIGH_WATER = 1024 * 1024
 """Bytes waiting for the socket above which nothing more is delivered to it."""
 WRITE_LOW_WATER = 256 * 1024
@@ -184,7 +186,8 @@ class AmqpTransport(asyncio.Protocol):
             heartbeat.received(now)
             self._received = False
         if self._sent:
-            heartbeat.sent(now)
+            # It may have been right after the last tick: of a second, no more than that is left.
+            heartbeat.sent(now - TICK_S)
             self._sent = False
         if heartbeat.is_dead(now):
             logger.warning("missed heartbeats: peer=%s", session.peer)
