@@ -33,6 +33,7 @@ PERSISTENT = b"\x10\x00\x02"
 """Properties with delivery-mode 2 and nothing else."""
 _SECRETS = ("response", "new_secret")
 """Arguments of connection.start-ok, secure-ok and update-secret."""
+_CLOSE_OK = b"\x01\x00\x00\x00\x00\x00\x04\x00\x0a\x00\x33\xce"
 _SHOWN_BYTES = 48
 _TRANSCRIPT_LINES = 400
 
@@ -85,7 +86,8 @@ class RawFrame(NamedTuple):
         try:
             _, _, method = unmarshal(frame(*self))
         except (PAMQPException, ValueError) as error:
-            raise Unmet(f"a frame that cannot be read: {self}: {error}") from None
+            shown = self.payload[:_SHOWN_BYTES].hex(" ")
+            raise Unmet(f"a frame that cannot be read: {shown}: {error}") from None
         if not isinstance(method, Method):
             raise Unmet(f"expected a method, saw {self}")
         return method
@@ -390,7 +392,8 @@ class Wire:
         with suppress(OSError):
             self.socket.settimeout(0.2)
             self.socket.sendall(method(0, commands.Connection.Close(200, "", 0, 0)))
-            while self.socket.recv(65536):
+            # It is for us to hang up behind close-ok: a broker may wait for that.
+            while (data := self.socket.recv(65536)) and not data.endswith(_CLOSE_OK):
                 pass
         self.abort()
 

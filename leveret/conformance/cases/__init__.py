@@ -1,9 +1,31 @@
 """The cases, a module for each chapter."""
 
 from leveret.conformance.case import Case
-from leveret.conformance.cases import consuming, delivery, exchange, queue
+from leveret.conformance.cases import (
+    channel,
+    confirm,
+    connection,
+    consuming,
+    delivery,
+    domains,
+    exchange,
+    heartbeats,
+    queue,
+    tx,
+)
 
-CHAPTERS = (exchange.chapter, queue.chapter, delivery.chapter, consuming.chapter)
+CHAPTERS = (
+    domains.chapter,
+    connection.chapter,
+    heartbeats.chapter,
+    channel.chapter,
+    exchange.chapter,
+    queue.chapter,
+    delivery.chapter,
+    consuming.chapter,
+    tx.chapter,
+    confirm.chapter,
+)
 
 
 def all_cases() -> list[Case]:
