@@ -17,10 +17,10 @@ from pamqp.exceptions import PAMQPException
 from pamqp.frame import marshal, unmarshal
 
 CARRIERS = (
-    commands.Basic.Publish.frame_id,
-    commands.Basic.Return.frame_id,
-    commands.Basic.Deliver.frame_id,
-    commands.Basic.GetOk.frame_id,
+    commands.Basic.Publish.index,
+    commands.Basic.Return.index,
+    commands.Basic.Deliver.index,
+    commands.Basic.GetOk.index,
 )
 """Methods with a content."""
 HEADER_BYTES = 8
