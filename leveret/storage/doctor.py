@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
+from itertools import chain, count
 from pathlib import Path
 
 from leveret.storage.data_directory import (
@@ -92,6 +93,7 @@ class _Names:
 
     def __init__(self, definitions: Definitions | None) -> None:
         self._is_known = definitions is not None
+        self.queues = len(definitions.queues) if definitions else 0
         self._vhosts = {row.id: row.name for row in definitions.vhosts} if definitions else {}
         queues = definitions.queues if definitions else []
         self._queues = {(row.vhost_id, row.id): row.name for row in queues}
@@ -144,14 +146,14 @@ class _Doctor:
         self._data_dir = data_dir
         self._progress = progress
         self._found = Diagnosis(data_dir)
-        now = time.strftime("%Y-%m-%dT%H-%M-%SZ", time.gmtime())
-        self._keep = data_dir / REMOVED_NAME / now
+        self._keep = _new_directory(data_dir / REMOVED_NAME)
         self._keys: frozenset[int] = frozenset()
         self._repairs = Repairs(keep=self._keep, root=data_dir) if repair else None
 
     def run(self) -> Diagnosis:
         found = self._found
         names = _Names(self._definitions())
+        found.queues = names.queues
         self._check_own()
         for vhost in _directories(self._data_dir / "vhosts"):
             name = names.vhost(vhost)
@@ -170,9 +172,10 @@ class _Doctor:
     def _definitions(self) -> Definitions | None:
         """What the metadata says; read from a copy, because reading it in place changes it."""
         path = self._data_dir / METADATA_NAME
+        if not (self._data_dir / "vhosts").exists():
+            return None
         if not path.exists():
-            if (self._data_dir / "vhosts").exists():
-                self._found.refusal = f"{path} is missing"
+            self._found.refusal = f"{path} is missing"
             return None
         with tempfile.TemporaryDirectory() as scratch:
             try:
@@ -180,10 +183,14 @@ class _Doctor:
                     source = path.with_name(path.name + suffix)
                     if source.exists():
                         shutil.copyfile(source, Path(scratch) / source.name)
-                return _load(Path(scratch) / path.name)
+                definitions = _load(Path(scratch) / path.name)
             except (OSError, MetadataDamaged) as error:
                 self._found.refusal = str(error).replace(scratch, str(self._data_dir))
-        return None
+                return None
+        if not definitions.vhosts:
+            self._found.refusal = f"{path} is damaged: it is empty"
+            return None
+        return definitions
 
     def _check_own(self) -> None:
         place = Place("data directory", "", "", self._data_dir)
@@ -201,7 +208,6 @@ class _Doctor:
             if queue is None:
                 self._leftover(directory, "what is left of a deleted queue")
                 continue
-            self._found.queues += 1
             self._check_log(Place("queue", name, queue, directory), _QUEUE_OPTIONS)
         delayed = vhost / "delayed"
         if delayed.is_dir():
@@ -314,6 +320,13 @@ def _load(path: Path) -> Definitions:
         raise MetadataDamaged(str(error)) from error
     finally:
         store.close()
+
+
+def _new_directory(parent: Path) -> Path:
+    """A directory for what is removed now, which is not there yet."""
+    now = time.strftime("%Y-%m-%dT%H-%M-%SZ", time.gmtime())
+    names = chain([now], (f"{now}-{number}" for number in count(2)))
+    return next(parent / name for name in names if not (parent / name).exists())
 
 
 def _directories(parent: Path) -> list[Path]:

@@ -1,6 +1,7 @@
 """`leveret doctor`."""
 
 import json
+import logging
 import sys
 import textwrap
 import time
@@ -56,7 +57,8 @@ def doctor(context: click.Context, data_dir: Path, repair: bool, as_json: bool) 
     removed or replaced is kept in DATA_DIR/removed.
     """
     try:
-        with _progress(data_dir) as progress:
+        # What the parts would log is in the report.
+        with _quiet(), _progress(data_dir) as progress:
             found = examine(data_dir, progress, repair=repair)
     except DataDirectoryError as error:
         raise CannotCheck(str(error)) from None
@@ -137,6 +139,15 @@ def _wrapped(line: str, indent: str) -> list[str]:
         subsequent_indent=indent + "    ",
         break_on_hyphens=False,
     )
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    logging.disable()
+    try:
+        yield
+    finally:
+        logging.disable(logging.NOTSET)
 
 
 @contextmanager
