@@ -305,14 +305,18 @@ class VHost:
 
     def _recovered(self, queue: ClassicQueue, made: ClassicQueue, error: Exception | None) -> None:
         """*queue* can be used: it is what was *made* of its log, or it has stopped."""
-        self.recovering.discard(queue)
         if error is None:
             queue.become(made)
-        if self.queues.get(queue.name) is queue:
-            try:
-                self._recovered_with(queue, error)
-            except (OSError, StorageError) as failure:
-                self.fail_queue(queue, failure)
+        if queue not in self.recovering:
+            return  # it was deleted meanwhile
+        self._awaits_no_more(queue)
+        try:
+            self._recovered_with(queue, error)
+        except (OSError, StorageError) as failure:
+            self.fail_queue(queue, failure)
+
+    def _awaits_no_more(self, queue: ClassicQueue) -> None:
+        self.recovering.discard(queue)
         if not self.recovering:
             self.delays.start()
 
@@ -375,7 +379,7 @@ class VHost:
             queue.consumers.remove(consumer)
             consumer.outlet.cancelled(consumer)
         if queue in self.recovering:
-            self.recovering.discard(queue)
+            self._awaits_no_more(queue)
             self.recovery.drop(queue)
         if durable:
             self.definitions.wait(partial(self._definition_deleted, queue))

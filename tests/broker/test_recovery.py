@@ -277,3 +277,34 @@ def test_a_stop_in_the_middle_loses_nothing(world: World) -> None:
     world.recover()
     assert drain(world, "a") == [b"new"]
     assert drain(world, "b") == [b"old"]
+
+
+@pytest.mark.parametrize("is_begun", [False, True])
+def test_nothing_delayed_goes_on_in_a_vhost_deleted_meanwhile(
+    world: World, caplog: pytest.LogCaptureFixture, is_begun: bool
+) -> None:
+    peer = open_channel(world)
+    peer.publish(1, "a", b"delayed", headers={"x-delay": 100})
+    world.commit()
+    world.restart()
+    world.wait(1000)
+    recovery = world.broker.recovery
+    if is_begun:
+        recovery.work()
+    run_command(world.broker, "delete_vhost", {"name": "/"})
+    world.commit()
+    recovery.finish()
+    world.run()
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+def test_delays_begin_though_the_last_queue_was_deleted(world: World) -> None:
+    peer = open_channel(world)
+    peer.publish(1, "a", b"delayed", headers={"x-delay": 100})
+    world.commit()
+    world.restart()
+    world.wait(1000)
+    assert drain(world, "a") == [b"old"]
+    world.vhost.remove_queue(world.vhost.queues["b"])
+    world.commit()
+    assert drain(world, "a") == [b"delayed"]
