@@ -2,6 +2,9 @@
 
 from leveret.conformance.case import Case
 from leveret.conformance.cases import (
+    basic_consuming,
+    basic_publishing,
+    basic_settling,
     channel,
     confirm,
     connection,
@@ -9,8 +12,12 @@ from leveret.conformance.cases import (
     delivery,
     domains,
     exchange,
+    exchange_bindings,
+    exchange_types,
     heartbeats,
     queue,
+    queue_bindings,
+    queue_removal,
     tx,
 )
 
@@ -19,8 +26,15 @@ CHAPTERS = (
     connection.chapter,
     heartbeats.chapter,
     channel.chapter,
+    exchange_types.chapter,
     exchange.chapter,
+    exchange_bindings.chapter,
     queue.chapter,
+    queue_bindings.chapter,
+    queue_removal.chapter,
+    basic_publishing.chapter,
+    basic_consuming.chapter,
+    basic_settling.chapter,
     delivery.chapter,
     consuming.chapter,
     tx.chapter,

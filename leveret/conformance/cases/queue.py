@@ -1,4 +1,4 @@
-"""Rules of the class queue (58 to 93)."""
+"""Rules of the class queue: declare (58 to 69)."""
 
 import re
 
@@ -9,16 +9,12 @@ from pamqp.common import FieldTable
 from leveret.conformance.case import Chapter, Met, Need, Seen, judge
 from leveret.conformance.cases.steps import (
     OK,
-    add_user,
     bind,
-    cancel,
-    consume,
     counts,
     drain,
     enqueue,
-    get,
+    locked,
     named,
-    no_exchange,
     no_queue,
     open_channel,
     outcome,
@@ -26,8 +22,6 @@ from leveret.conformance.cases.steps import (
     refused_each,
     reply,
     the_queue,
-    unbind,
-    wire_of,
 )
 from leveret.conformance.ground import Ground
 from leveret.conformance.raw_client import (
@@ -40,6 +34,8 @@ from leveret.conformance.raw_client import (
 
 chapter = Chapter("queue")
 
+GENERATED = re.compile(r"amq\.gen-[\w-]{22}")
+RESTART = frozenset([Need.RESTART])
 Bind = commands.Queue.Bind
 Declare = commands.Queue.Declare
 DeclareOk = commands.Queue.DeclareOk
@@ -47,37 +43,16 @@ Delete = commands.Queue.Delete
 Purge = commands.Queue.Purge
 Unbind = commands.Queue.Unbind
 
-NONE_DECLARED = channel_closed(404, "NOT_FOUND - no previously declared queue")
-NOT_ON_DEFAULT = "403 operation not permitted on the default exchange"
-DEFAULT_REFUSED = channel_closed(
-    403, "ACCESS_REFUSED - operation not permitted on the default exchange"
-)
-GENERATED = re.compile(r"amq\.gen-[\w-]{22}")
-RESTART = frozenset([Need.RESTART])
-
 
 def generated_name(wire: Wire) -> str:
     """Declare a queue without a name; answers the name that it got."""
     return wire.call(1, Declare(exclusive=True), DeclareOk).queue or ""
 
 
-def locked(ground: Ground, name: str) -> Refusal:
-    """The refusal of an exclusive queue of somebody else."""
-    return channel_closed(
-        405,
-        f"RESOURCE_LOCKED - cannot obtain exclusive access to locked {the_queue(ground, name)}. "
-        "It could be originally declared on another connection or the exclusive property value "
-        "does not match that of the original declaration.",
-    )
-
-
 def inequivalent(ground: Ground, argument: str, name: str, difference: str) -> Refusal:
     """The refusal of a declare that does not fit what is there."""
     start = f"PRECONDITION_FAILED - inequivalent arg '{argument}' for {the_queue(ground, name)}"
     return channel_closed(406, f"{start}: received {difference}")
-
-
-# ---- declare
 
 
 @chapter.case(58, spec="it is bound by its name")
@@ -362,328 +337,3 @@ def redeclare_auto_delete(ground: Ground) -> Seen:
         spec="Queue.DeclareOk",
         rabbitmq=inequivalent(ground, "auto_delete", name, "'true' but current is 'false'"),
     )
-
-
-# ---- bind
-
-
-@chapter.case(70, spec="one binding")
-def duplicate_bindings(ground: Ground) -> Seen:
-    """A second binding of a queue that is like the first is none."""
-    wire = ground.wire(1)
-    exchange, queue = ground.exchange(wire, "direct"), ground.queue(wire)
-    for _ in range(2):
-        bind(wire, queue, exchange, "k")
-    publish_all(wire, "k", b"1", exchange=exchange)
-    unbind(wire, queue, exchange, "k")
-    publish_all(wire, "k", b"2", exchange=exchange)
-    return judge(drain(wire, queue), spec=[b"1"])
-
-
-@chapter.case(71, spec="one copy")
-def several_matching_bindings(ground: Ground) -> Seen:
-    """A queue gets a message once, however many of its bindings fit."""
-    wire = ground.wire(1)
-    exchange, queue = ground.exchange(wire, "topic"), ground.queue(wire)
-    for key in ("a.*", "#", "a.b"):
-        bind(wire, queue, exchange, key)
-    publish_all(wire, "a.b", b"1", exchange=exchange)
-    return judge(drain(wire, queue), spec=[b"1"])
-
-
-@chapter.case(72, spec="bound")
-def a_durable_queue_and_a_transient_exchange(ground: Ground) -> Seen:
-    """A durable queue may be bound to a transient exchange."""
-    wire = ground.wire(1)
-    exchange, queue = ground.exchange(wire, "direct"), ground.queue(wire, durable=True)
-    bind(wire, queue, exchange, "k")
-    publish_all(wire, "k", b"1", exchange=exchange)
-    return judge(drain(wire, queue), spec=[b"1"])
-
-
-@chapter.case(73, spec="it is there", needs=RESTART, limit_s=90)
-def durable_bindings_after_a_restart(ground: Ground) -> Seen:
-    """The binding of a durable queue to a durable exchange outlives the broker."""
-    wire = ground.wire(1)
-    exchange = ground.exchange(wire, "direct", durable=True)
-    queue = ground.queue(wire, durable=True)
-    bind(wire, queue, exchange, "k")
-    ground.restart()
-    wire = ground.wire(1)
-    publish_all(wire, "k", b"1", exchange=exchange)
-    return judge(drain(wire, queue), spec=[b"1"])
-
-
-@chapter.case(74, spec="5 bindings are no problem")
-def many_bindings(ground: Ground) -> Seen:
-    """A queue may have more than four bindings."""
-    wire = ground.wire(1)
-    exchange, queue = ground.exchange(wire, "direct"), ground.queue(wire)
-    for key in "abcde":
-        bind(wire, queue, exchange, key)
-        publish_all(wire, key, key.encode(), exchange=exchange)
-    return judge(drain(wire, queue), spec=[b"a", b"b", b"c", b"d", b"e"])
-
-
-@chapter.case(75, spec="404 not-found")
-def bind_without_a_name(ground: Ground) -> Seen:
-    """A queue.bind without a name needs a queue declared on the channel."""
-    wire = ground.wire(1, 2)
-    ground.queue(wire, 2)
-    return judge(wire.refused(1, Bind(exchange="amq.direct", routing_key="k")), spec=NONE_DECLARED)
-
-
-@chapter.case(75, spec="the queue declared last")
-def bind_the_queue_declared_last(ground: Ground) -> Seen:
-    """A queue.bind without a name is about the queue declared last on the channel."""
-    wire = ground.wire(1)
-    exchange = ground.exchange(wire, "direct")
-    queues = [ground.queue(wire) for _ in range(2)]
-    bind(wire, "", exchange, "k")
-    publish_all(wire, "k", b"1", exchange=exchange)
-    return judge([drain(wire, queue) for queue in queues], spec=[[], [b"1"]])
-
-
-@chapter.case(75, spec="the name is also the key")
-def bind_without_name_and_key(ground: Ground) -> Seen:
-    """A queue.bind without name and key takes the name of the queue declared last for both."""
-    wire = ground.wire(1)
-    exchange, queue = ground.exchange(wire, "direct"), ground.queue(wire)
-    bind(wire, "", exchange)
-    publish_all(wire, queue, b"1", exchange=exchange)
-    publish_all(wire, "", b"2", exchange=exchange)
-    return judge(drain(wire, queue), spec=[b"1"])
-
-
-@chapter.case(76, spec="404 not-found")
-def bind_a_missing_queue(ground: Ground) -> Seen:
-    """A queue that does not exist cannot be bound."""
-    name = ground.queue_name()
-    refusal = ground.wire(1).refused(1, Bind(queue=name, exchange="amq.direct"))
-    return judge(refusal, spec=no_queue(ground, name))
-
-
-@chapter.case(77, spec="404 not-found")
-def bind_to_a_missing_exchange(ground: Ground) -> Seen:
-    """A queue cannot be bound to an exchange that does not exist."""
-    wire = ground.wire(1)
-    name = ground.exchange_name()
-    refusal = wire.refused(1, Bind(queue=ground.queue(wire), exchange=name))
-    return judge(refusal, spec=no_exchange(ground, name))
-
-
-@chapter.case(78, spec="bound", rabbitmq=NOT_ON_DEFAULT)
-def bind_to_the_default_exchange(ground: Ground) -> Seen:
-    """A queue.bind without an exchange means the default exchange."""
-    wire = ground.wire(1)
-    answer = reply(wire, Bind(queue=ground.queue(wire), exchange="", routing_key="k"))
-    return judge(answer, spec="Queue.BindOk", rabbitmq=DEFAULT_REFUSED)
-
-
-@chapter.case(79, spec="only what has its key")
-def a_direct_exchange_compares_keys(ground: Ground) -> Seen:
-    """A queue bound to a direct exchange with K gets the messages with exactly that key."""
-    wire = ground.wire(1)
-    exchange, queue = ground.exchange(wire, "direct"), ground.queue(wire)
-    bind(wire, queue, exchange, "K")
-    for key in ("K", "k", "K.1", "*", "#", ""):
-        publish_all(wire, key, key.encode(), exchange=exchange)
-    return judge(drain(wire, queue), spec=[b"K"])
-
-
-# ---- unbind
-
-
-@chapter.case(80, spec="the connection is closed", rabbitmq="the channel is closed: 405")
-def an_unbind_that_fails(ground: Ground) -> Seen:
-    """A queue.unbind that fails ends the connection."""
-    owner = ground.wire(1)
-    name = ground.queue(owner)
-    bind(owner, name, "amq.direct", name)
-    request = Unbind(queue=name, exchange="amq.direct", routing_key=name)
-    refusal = ground.wire(1).refused(1, request)
-    return judge(refusal, spec=connection_closed(405), rabbitmq=locked(ground, name))
-
-
-@chapter.case(
-    80,
-    spec="the connection is closed",
-    rabbitmq="the channel is closed: 403",
-    needs=frozenset([Need.MANAGEMENT]),
-)
-def an_unbind_that_is_not_allowed(ground: Ground) -> Seen:
-    """A queue.unbind without the permission for it ends the connection."""
-    owner = ground.wire(1)
-    name = ground.queue(owner, durable=True)
-    bind(owner, name, "amq.direct", name)
-    user = add_user(ground, ".*", "^$", ".*")
-    request = Unbind(queue=name, exchange="amq.direct", routing_key=name)
-    refusal = wire_of(ground, user, user, 1).refused(1, request)
-    return judge(refusal, spec=connection_closed(403), rabbitmq=channel_closed(403))
-
-
-@chapter.case(81, spec="404 not-found")
-def unbind_without_a_name(ground: Ground) -> Seen:
-    """A queue.unbind without a name needs a queue declared on the channel."""
-    refusal = ground.wire(1).refused(1, Unbind(exchange="amq.direct", routing_key="k"))
-    return judge(refusal, spec=NONE_DECLARED)
-
-
-@chapter.case(81, spec="the queue declared last")
-def unbind_the_queue_declared_last(ground: Ground) -> Seen:
-    """A queue.unbind without a name is about the queue declared last on the channel."""
-    wire = ground.wire(1)
-    exchange = ground.exchange(wire, "direct")
-    queues = [ground.queue(wire) for _ in range(2)]
-    for queue in queues:
-        bind(wire, queue, exchange, "k")
-    unbind(wire, "", exchange, "k")
-    publish_all(wire, "k", b"1", exchange=exchange)
-    return judge([drain(wire, queue) for queue in queues], spec=[[b"1"], []])
-
-
-@chapter.case(82, spec="404 not-found", rabbitmq="unbind-ok")
-def unbind_a_missing_queue(ground: Ground) -> Seen:
-    """A queue that does not exist cannot be unbound."""
-    request = Unbind(queue=ground.queue_name(), exchange="amq.direct", routing_key="k")
-    answer = reply(ground.wire(1), request)
-    return judge(answer, spec=channel_closed(404), rabbitmq="Queue.UnbindOk")
-
-
-@chapter.case(83, spec="404 not-found", rabbitmq="unbind-ok")
-def unbind_from_a_missing_exchange(ground: Ground) -> Seen:
-    """A queue cannot be unbound from an exchange that does not exist."""
-    wire = ground.wire(1)
-    request = Unbind(queue=ground.queue(wire), exchange=ground.exchange_name(), routing_key="k")
-    return judge(reply(wire, request), spec=channel_closed(404), rabbitmq="Queue.UnbindOk")
-
-
-@chapter.case(84, spec="unbind-ok", rabbitmq=NOT_ON_DEFAULT)
-def unbind_from_the_default_exchange(ground: Ground) -> Seen:
-    """A queue.unbind without an exchange means the default exchange."""
-    wire = ground.wire(1)
-    answer = reply(wire, Unbind(queue=ground.queue(wire), exchange="", routing_key="k"))
-    return judge(answer, spec="Queue.UnbindOk", rabbitmq=DEFAULT_REFUSED)
-
-
-# ---- purge
-
-
-@chapter.case(85, spec="what is unacknowledged stays")
-def purge_leaves_what_is_unacknowledged(ground: Ground) -> Seen:
-    """A purge removes what is ready, not what waits for an acknowledgement."""
-    wire = ground.wire(1)
-    queue = ground.queue(wire)
-    enqueue(wire, queue, b"1", b"2", b"3")
-    taken = get(wire, queue, no_ack=False)
-    purged = wire.call(1, Purge(queue=queue), commands.Queue.PurgeOk).message_count
-    judge((taken is not None, purged), spec=(True, 2))
-    wire.send(method(1, commands.Basic.Reject(delivery_tag=1, requeue=True)))
-    return judge(drain(wire, queue), spec=[b"1"])
-
-
-@chapter.case(87, spec="404 not-found")
-def purge_without_a_name(ground: Ground) -> Seen:
-    """A queue.purge without a name needs a queue declared on the channel."""
-    return judge(ground.wire(1).refused(1, Purge()), spec=NONE_DECLARED)
-
-
-@chapter.case(87, spec="the queue declared last")
-def purge_the_queue_declared_last(ground: Ground) -> Seen:
-    """A queue.purge without a name is about the queue declared last on the channel."""
-    wire = ground.wire(1)
-    queues = [ground.queue(wire) for _ in range(2)]
-    for queue in queues:
-        enqueue(wire, queue, b"1")
-    wire.call(1, Purge(), commands.Queue.PurgeOk)
-    return judge([drain(wire, queue) for queue in queues], spec=[[b"1"], []])
-
-
-@chapter.case(88, spec="404 not-found")
-def purge_a_missing_queue(ground: Ground) -> Seen:
-    """A queue that does not exist cannot be purged."""
-    name = ground.queue_name()
-    return judge(ground.wire(1).refused(1, Purge(queue=name)), spec=no_queue(ground, name))
-
-
-# ---- delete
-
-
-@chapter.case(89, spec="dead-lettered", rabbitmq="dropped")
-def the_messages_of_a_deleted_queue(ground: Ground) -> Seen:
-    """The messages of a deleted queue go to its dead-letter exchange."""
-    wire = ground.wire(1)
-    dead = ground.queue(wire)
-    arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead}
-    queue = ground.queue(wire, arguments=arguments)
-    enqueue(wire, queue, b"1", b"2")
-    judge(wire.call(1, Delete(queue=queue), commands.Queue.DeleteOk).message_count, spec=2)
-    return judge(drain(wire, dead), spec=[b"1", b"2"], rabbitmq=[])
-
-
-@chapter.case(90, spec="404 not-found")
-def delete_without_a_name(ground: Ground) -> Seen:
-    """A queue.delete without a name needs a queue declared on the channel."""
-    return judge(ground.wire(1).refused(1, Delete()), spec=NONE_DECLARED)
-
-
-@chapter.case(90, spec="the queue declared last")
-def delete_the_queue_declared_last(ground: Ground) -> Seen:
-    """A queue.delete without a name is about the queue declared last on the channel."""
-    wire = ground.wire(1)
-    first, last = ground.queue(wire), ground.queue(wire)
-    wire.call(1, Delete(), commands.Queue.DeleteOk)
-    counts(wire, first)
-    return judge(wire.refused(1, Declare(queue=last, passive=True)), spec=no_queue(ground, last))
-
-
-@chapter.case(91, spec="404 not-found", rabbitmq="delete-ok")
-def delete_a_missing_queue(ground: Ground) -> Seen:
-    """A queue that does not exist cannot be deleted."""
-    answer = ground.wire(1).answer(1, Delete(queue=ground.queue_name()))
-    if isinstance(answer, commands.Queue.DeleteOk):
-        judge(answer.message_count, spec=0)
-        return Seen(Met.RABBITMQ, "delete-ok")
-    return judge(answer, spec=channel_closed(404))
-
-
-@chapter.case(92, spec="406 precondition-failed")
-def delete_a_queue_in_use(ground: Ground) -> Seen:
-    """A queue with consumers is not deleted if unused is asked for."""
-    wire = ground.wire(1, 2)
-    queue = ground.queue(wire)
-    tag = consume(wire, queue, no_ack=True)
-    refusal = wire.refused(2, Delete(queue=queue, if_unused=True))
-    text = f"PRECONDITION_FAILED - {the_queue(ground, queue)} in use"
-    seen = judge(refusal, spec=channel_closed(406, text))
-    publish_all(wire, queue, b"1")
-    judge(wire.expect_delivery(1)[1], spec=b"1")
-    cancel(wire, tag)
-    wire.call(1, Delete(queue=queue, if_unused=True), commands.Queue.DeleteOk)
-    return seen
-
-
-@chapter.case(93, spec="406 precondition-failed")
-def delete_a_queue_with_messages(ground: Ground) -> Seen:
-    """A queue with messages is not deleted if empty is asked for."""
-    wire = ground.wire(1, 2)
-    queue = ground.queue(wire)
-    enqueue(wire, queue, b"1")
-    judge(counts(wire, queue), spec=(1, 0))
-    refusal = wire.refused(2, Delete(queue=queue, if_empty=True))
-    text = f"PRECONDITION_FAILED - {the_queue(ground, queue)} not empty"
-    seen = judge(refusal, spec=channel_closed(406, text))
-    judge(drain(wire, queue), spec=[b"1"])
-    wire.call(1, Delete(queue=queue, if_empty=True), commands.Queue.DeleteOk)
-    return seen
-
-
-@chapter.case(93, spec="406 precondition-failed", rabbitmq="they do not count")
-def delete_a_queue_with_unacknowledged_messages(ground: Ground) -> Seen:
-    """Messages that wait for an acknowledgement are messages of their queue."""
-    wire = ground.wire(1, 2)
-    queue = ground.queue(wire)
-    enqueue(wire, queue, b"1")
-    judge(get(wire, queue, no_ack=False) is not None, spec=True)
-    answer = reply(wire, Delete(queue=queue, if_empty=True), 2)
-    return judge(answer, spec=channel_closed(406), rabbitmq="Queue.DeleteOk")

@@ -29,6 +29,13 @@ FIRST_SPARE_CHANNEL = 100
 """Where `refused_each` begins: above the channels of any case."""
 
 
+DEFAULT_REFUSED = channel_closed(
+    403, "ACCESS_REFUSED - operation not permitted on the default exchange"
+)
+NOT_ON_DEFAULT = "403 operation not permitted on the default exchange"
+NONE_DECLARED = channel_closed(404, "NOT_FOUND - no previously declared queue")
+
+
 # ---- bindings
 
 
@@ -64,6 +71,14 @@ def unbind_exchange(wire: Wire, destination: str, source: str, key: str = "") ->
     """Take back what `bind_exchange` did."""
     request = commands.Exchange.Unbind(0, destination, source, key)
     wire.call(1, request, commands.Exchange.UnbindOk)
+
+
+def fan(ground: Ground, wire: Wire, exchange: str, *keys: str) -> list[str]:
+    """A queue for each of *keys*, bound with it."""
+    queues = [ground.queue(wire) for _ in keys]
+    for queue, key in zip(queues, keys, strict=True):
+        bind(wire, queue, exchange, key)
+    return queues
 
 
 # ---- messages
@@ -225,6 +240,16 @@ def the_queue(ground: Ground, name: str) -> str:
 def the_exchange(ground: Ground, name: str) -> str:
     """The same for an exchange."""
     return f"exchange '{name}' in vhost '{ground.facilities.address.vhost}'"
+
+
+def locked(ground: Ground, name: str) -> Refusal:
+    """The refusal of an exclusive queue of somebody else."""
+    return channel_closed(
+        405,
+        f"RESOURCE_LOCKED - cannot obtain exclusive access to locked {the_queue(ground, name)}. "
+        "It could be originally declared on another connection or the exclusive property value "
+        "does not match that of the original declaration.",
+    )
 
 
 def no_queue(ground: Ground, name: str) -> Refusal:
