@@ -81,10 +81,11 @@ def ready_messages(directory: Path) -> dict[int, bytes]:
 
 def fingerprints(directory: Path) -> dict[str, tuple[bytes, int]]:
     """Bytes and time of change of every file, and of the directories that they are in."""
-    found = {}
+    found: dict[str, tuple[bytes, int]] = {}
     for root, _, names in os.walk(directory):
         found[root] = b"", os.stat(root).st_mtime_ns
         for name in names:
             path = Path(root) / name
-            found[str(path)] = path.read_bytes(), path.stat().st_mtime_ns
+            data = path.read_bytes() if path.is_file() else b""
+            found[str(path)] = data, path.stat().st_mtime_ns
     return found

@@ -5,6 +5,7 @@ import logging
 import sys
 import textwrap
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import groupby
@@ -99,16 +100,20 @@ def _line(found: Diagnosis, finding: Finding) -> str:
 
 def _summary(found: Diagnosis) -> str:
     checked = f"{_count(found.queues, 'queue')}, {_count(found.segments, 'segment')}"
-    damaged = [
-        place
+    return f"checked {checked}, {_size(found.size)}: {_result(found)}"
+
+
+def _result(found: Diagnosis) -> str:
+    damaged = Counter(
+        place.kind
         for place in found.places
         if not all(finding.is_harmless for finding in place.findings)
-    ]
-    if damaged:
-        result = f"{_count(found.bad, 'damaged message')} in {_count(len(damaged), 'place')}"
-    else:
-        result = "sound"
-    return f"checked {checked}, {_size(found.size)}: {result}"
+    )
+    if not damaged:
+        return "sound"
+    queues = damaged.pop("queue", 0)
+    parts = [_count(queues, "queue")] if queues else []
+    return f"{_count(found.bad, 'damaged message')} in {' and '.join([*parts, *sorted(damaged)])}"
 
 
 def _count(number: int, what: str) -> str:
