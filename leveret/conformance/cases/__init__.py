@@ -14,7 +14,10 @@ from leveret.conformance.cases import (
     exchange,
     exchange_bindings,
     exchange_types,
+    expiry,
     heartbeats,
+    limits,
+    publishing,
     queue,
     queue_bindings,
     queue_removal,
@@ -39,6 +42,8 @@ CHAPTERS = (
     consuming.chapter,
     tx.chapter,
     confirm.chapter,
+    expiry.chapter,
+    limits.chapter,
 )
 
 
