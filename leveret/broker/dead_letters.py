@@ -110,15 +110,12 @@ class DeadLetters:
             )
         else:
             for message in batch.payloads:
-                self._send_once(Letter(queue, None, message, batch.attributes, reason, set()))
-
-    def _send_once(self, letter: Letter) -> None:
-        """Send *letter*, now or when its queues are recovered."""
-        try:
-            self._send(letter.queue, letter.message, letter.attributes, letter.reason)
-        except NotRecovered as missing:
-            self._try_later([letter])
-            self._want(missing.queues, self._try_again)
+                try:
+                    self._send(queue, message, batch.attributes, reason)
+                except NotRecovered as missing:
+                    letter = Letter(queue, None, message, batch.attributes, reason, set())
+                    self._try_later([letter])
+                    self._want(missing.queues, self._try_again)
 
     def _try_again(self) -> None:
         self._retry_at_ms = 0
