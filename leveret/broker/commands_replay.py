@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from leveret.amqp.message import body_size
 from leveret.broker.broker import Broker
+from leveret.broker.errors import RequestError
 from leveret.broker.queue_range import CONDITIONS, check_state, find_range
 from leveret.broker.transfers import Transfer, sender
 from leveret.queues.history import Condition, Page, Piece
@@ -38,6 +39,8 @@ def rewind_queue(
         found.queue.replay(batches)
         broker.turn.touch(found.queue)
         broker.turn.run()  # from here on a killed broker knows it
+        if found.queue.stopped:
+            raise RequestError(found.queue.stopped)
     return found.answer(page.next_offset, _tally(batches))
 
 
@@ -67,9 +70,9 @@ def move_messages(
     page = _limited(found.page(only_ready=True), limit)
     if dry_run:
         return found.answer(page.next_offset, _tally(_batches(page)))
-    transfer = Transfer(send, page.pieces)
+    transfer = Transfer(send, page)
     transfer.withdraw(found.vhost, found.queue)
-    return AfterLogs(found.answer(page.next_offset, _report(transfer)))
+    return AfterLogs(found.answer(transfer.next_offset, _report(transfer)))
 
 
 def copy_messages(
@@ -103,7 +106,8 @@ def copy_messages(
     page = _limited(Page(pieces, page.next_offset), limit)
     if dry_run:
         return found.answer(page.next_offset, _tally(_batches(page)))
-    return AfterLogs(found.answer(page.next_offset, _report(Transfer(send, page.pieces))))
+    transfer = Transfer(send, page)
+    return AfterLogs(found.answer(transfer.next_offset, _report(transfer)))
 
 
 def _limited(page: Page, limit: int | None) -> Page:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from leveret.amqp.errors import AmqpError
+from leveret.amqp.errors import AmqpError, SoftError
 from leveret.amqp.message import (
     HAS_BCC,
     decode_head,
@@ -24,16 +24,21 @@ from leveret.broker.recovery import NotRecovered
 from leveret.broker.vhost import VHost
 from leveret.exchanges.exchange import Exchange
 from leveret.queues.classic import ClassicQueue
-from leveret.queues.history import Piece
+from leveret.queues.history import Page
 from leveret.storage.batch import Batch
 
 
 class Sent(NamedTuple):
-    """What of some messages went: the places of those that did, and how many of the others."""
+    """What of some messages went: the places of those that did, and how many of the others.
+
+    Of all messages the first `tried` were tried. A refusal or an `error` ends it.
+    """
 
     places: list[int]
-    unroutable: int
-    refused: int
+    tried: int
+    unroutable: int = 0
+    refused: int = 0
+    error: AmqpError | None = None
 
 
 Send = Callable[[Batch], Sent]
@@ -78,18 +83,19 @@ def _to_queue(vhost: VHost, target: ClassicQueue, batch: Batch) -> Sent:
             batch.payloads, batch.attributes, batch.payload_length, vhost.turn.now_ms, in_order=True
         )
     except AmqpError as error:
-        raise RequestError(f"queue '{target.name}' takes no messages: {error}") from error
+        return Sent([], 0, error=error)
     vhost.turn.touch(target)
     left = set(refused)
-    places = [place for place in range(len(batch.payloads)) if place not in left]
-    return Sent(places, 0, len(left))
+    count = len(batch.payloads)
+    places = [place for place in range(count) if place not in left]
+    return Sent(places, count, refused=len(left))
 
 
 def _to_exchange(
     vhost: VHost, source: ClassicQueue, exchange: Exchange, routing_key: str | None, batch: Batch
 ) -> Sent:
     places: list[int] = []
-    unroutable = refused = 0
+    unroutable = 0
     for place, message in enumerate(batch.payloads):
         key = decode_head(message)[1] if routing_key is None else routing_key
         attributes, message = _readdressed(message, batch.attributes, exchange.name, routing_key)
@@ -97,16 +103,18 @@ def _to_exchange(
             posted = vhost.postings.post(
                 exchange, key, message, attributes, avoids=lambda target: target is source
             )
-        except AmqpError:  # its headers are not what they must be
+        except SoftError:  # its headers are not what they must be
             unroutable += 1
             continue
+        except AmqpError as error:
+            return Sent(places, place, unroutable, error=error)
         if posted.refused_by:
-            refused += 1
-        elif posted.is_routed:
+            return Sent(places, place + 1, unroutable, refused=1)
+        if posted.is_routed:
             places.append(place)
         else:
             unroutable += 1
-    return Sent(places, unroutable, refused)
+    return Sent(places, len(batch.payloads), unroutable)
 
 
 def _readdressed(
@@ -131,16 +139,26 @@ def _readdressed(
 
 
 class Transfer:
-    """The messages of one page on their way."""
+    """The messages of one page on their way, up to the first that a full queue refuses.
 
-    def __init__(self, send: Send, pieces: list[Piece]) -> None:
+    It ends before one that cannot be sent at all as well, or raises RequestError if that is the
+    first one. `next_offset` is behind what was tried.
+    """
+
+    def __init__(self, send: Send, page: Page) -> None:
         self.sent: list[Batch] = []
         self.unroutable = self.refused = 0
-        for piece in pieces:
+        self.next_offset = page.next_offset
+        for piece in page.pieces:
             sent = send(piece.batch)
             self.sent += _pick(piece.batch, sent.places)
             self.unroutable += sent.unroutable
             self.refused += sent.refused
+            if sent.refused or sent.error is not None:
+                self.next_offset = piece.batch.first_offset + sent.tried
+                if sent.error is not None and self.next_offset == page.pieces[0].batch.first_offset:
+                    raise RequestError(f"the target takes no messages: {sent.error}")
+                break
 
     def withdraw(self, vhost: VHost, source: ClassicQueue) -> None:
         """Take what was sent out of *source*, where it is settled once its target is on disk."""

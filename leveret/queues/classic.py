@@ -70,6 +70,7 @@ class ClassicQueue:
         "_rules",
         "_store",
         "_tries",
+        "_withdrawn",
         "arguments",
         "consumers",
         "declaration",
@@ -115,6 +116,7 @@ class ClassicQueue:
         self._replayed = Replayed(replayed) if replayed else None
         self.message_ids: MessageIds | None = None
         self._tries = tries
+        self._withdrawn = 0  # by an operator, and perhaps to be given back
 
     def configure(self, arguments: QueueArguments, keeper: QueueKeeper, now_ms: int) -> None:
         """Go by *arguments* from now on; *keeper* buries the dead and removes the unused."""
@@ -410,7 +412,7 @@ class ClassicQueue:
             room -= live - place
             dead = wanted._replace(stop=batch.first_offset + live)
             self._bury_ready(dead, DeathReason.EXPIRED)
-        if not self.unacked and self._store.next_offset == self.ready.end:
+        if not self._is_held and self._store.next_offset == self.ready.end:
             self._may_expire = False
         return None
 
@@ -526,7 +528,12 @@ class ClassicQueue:
     def _is_drained(self) -> bool:
         """Can no message be handed out any more?"""
         retry = None if self._rules is None else self._rules.retry
-        return not (self.ready.count or self.unacked or retry)
+        return not (self.ready.count or self._is_held or retry)
+
+    @property
+    def _is_held(self) -> bool:
+        """Is there something that may become ready again, but for what waits for its next try?"""
+        return bool(self.unacked or self._withdrawn)
 
     def purge(self) -> int:
         """Settle everything that is ready; answers how many messages that were."""
@@ -577,15 +584,18 @@ class ClassicQueue:
     def withdraw(self, batch: Batch) -> None:
         """These messages, all of them ready, are on their way to another place."""
         self.ready.withdraw(batch.first_offset, batch.next_offset)
+        self._withdrawn += len(batch.payloads)
         if self._rules is not None:
             self._rules.taken(batch, range(batch.first_offset, batch.next_offset))
 
     def moved(self, offsets: list[int]) -> None:
         """These messages, withdrawn before, are safe in their new place."""
+        self._withdrawn -= len(offsets)
         self._settle(offsets, State.MOVED)
 
     def give_back(self, offsets: list[int]) -> None:
         """These messages, withdrawn before, are ready again: they may not have arrived."""
+        self._withdrawn -= len(offsets)
         self._put_back(offsets)
 
     # ---- end
