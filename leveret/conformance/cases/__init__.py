@@ -9,6 +9,7 @@ from leveret.conformance.cases import (
     confirm,
     connection,
     consuming,
+    dead_letters,
     delivery,
     domains,
     exchange,
@@ -44,6 +45,7 @@ CHAPTERS = (
     confirm.chapter,
     expiry.chapter,
     limits.chapter,
+    dead_letters.chapter,
 )
 
 

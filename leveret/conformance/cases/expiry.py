@@ -61,8 +61,8 @@ def a_message_dies_after_its_expiration(ground: Ground) -> Seen:
     """A message with an expiration is gone after it; one without it stays."""
     wire = ground.wire(1)
     queue = ground.queue(wire)
-    publish_all(wire, queue, b"1", properties=properties(expiration=str(SHORT_MS)))
-    publish_all(wire, queue, b"2")
+    fill(wire, queue, b"1", properties=properties(expiration=str(SHORT_MS)))
+    fill(wire, queue, b"2")
     until(lambda: counts(wire, queue)[0] == 1)
     return judge(hold(wire, queue).body, rabbitmq=b"2")
 
@@ -72,9 +72,9 @@ def the_lower_of_both_counts(ground: Ground) -> Seen:
     """Of a queue's x-message-ttl and a message's expiration the lower one counts."""
     wire = ground.wire(1)
     short, long = (ground.queue(wire, arguments=x(message_ttl=ms)) for ms in (SHORT_MS, 60000))
-    publish_all(wire, short, b"1", properties=properties(expiration=LONG))
-    publish_all(wire, long, b"1", properties=properties(expiration=str(SHORT_MS)))
-    publish_all(wire, long, b"2", properties=properties(expiration=LONG))
+    fill(wire, short, b"1", properties=properties(expiration=LONG))
+    fill(wire, long, b"1", properties=properties(expiration=str(SHORT_MS)))
+    fill(wire, long, b"2", properties=properties(expiration=LONG))
     until(lambda: counts(wire, short)[0] == 0)
     until(lambda: counts(wire, long)[0] == 1)
     return judge(hold(wire, long).body, rabbitmq=b"2")
@@ -85,8 +85,8 @@ def only_the_head_is_looked_at(ground: Ground) -> Seen:
     """What is over its time behind one that is not stays and counts, but is never given out."""
     wire = ground.wire(1)
     queue = ground.queue(wire)
-    publish_all(wire, queue, b"1", properties=properties(expiration=LONG))
-    publish_all(wire, queue, b"2", properties=properties(expiration=str(SHORT_MS)))
+    fill(wire, queue, b"1", properties=properties(expiration=LONG))
+    fill(wire, queue, b"2", properties=properties(expiration=str(SHORT_MS)))
     _outlive(ground, wire, 2 * SHORT_MS)
     before = counts(wire, queue)[0]
     judge(hold(wire, queue).body, rabbitmq=b"1")
@@ -103,8 +103,8 @@ def consumers_are_not_sent_what_is_over(ground: Ground) -> Seen:
     consume(wire, queue)
     publish_all(wire, queue, b"1", properties=properties(expiration=LONG))
     first = delivery(wire)
-    publish_all(wire, queue, b"2", properties=properties(expiration=str(SHORT_MS)))
-    publish_all(wire, queue, b"3")
+    fill(wire, queue, b"2", properties=properties(expiration=str(SHORT_MS)))
+    fill(wire, queue, b"3")
     _outlive(ground, wire, 2 * SHORT_MS)
     tell(wire, commands.Basic.Ack(first.tag))
     return judge([first.body, delivery(wire).body], rabbitmq=[b"1", b"3"])

@@ -9,13 +9,22 @@ from pamqp.base import Frame as Method
 from pamqp.common import FieldTable
 from pamqp.header import ContentHeader
 
-from leveret.conformance.cases.steps import consume, counts, publish_all
+from leveret.conformance.cases.steps import (
+    await_confirms,
+    confirm,
+    consume,
+    counts,
+    open_channel,
+    publish_all,
+)
 from leveret.conformance.ground import Ground
 from leveret.conformance.raw_client import Wire, method
 
 Properties = commands.Basic.Properties
 NONE = b"\0\0"
 """No properties."""
+_FILLING = 2000
+"""The channel that `fill` opens and closes."""
 _HEADER_START = b"\x00\x3c" + bytes(10)
 """Class id, weight and size of the body, which properties follow."""
 
@@ -48,12 +57,16 @@ class Taken(NamedTuple):
         return cast("list[FieldTable]", self.headers.get("x-death", []))
 
 
-def fill(
-    wire: Wire, queue: str, *bodies: bytes, channel: int = 1, properties: bytes = NONE
-) -> None:
-    """Publish to a queue; they are in it when this returns."""
-    publish_all(wire, queue, *bodies, channel=channel, properties=properties)
-    counts(wire, queue, channel)
+def fill(wire: Wire, queue: str, *bodies: bytes, properties: bytes = NONE) -> None:
+    """Publish to a queue and have it confirmed, so that the queue has dealt with all of them.
+
+    No delivery may be on its way to *wire*.
+    """
+    open_channel(wire, _FILLING)
+    confirm(wire, _FILLING)
+    publish_all(wire, queue, *bodies, channel=_FILLING, properties=properties)
+    await_confirms(wire, len(bodies), _FILLING)
+    wire.call(_FILLING, commands.Channel.Close(200, "", 0, 0), commands.Channel.CloseOk)
 
 
 def delivery(wire: Wire, channel: int = 1) -> Taken:
@@ -96,7 +109,7 @@ def returned(wire: Wire, channel: int = 1) -> tuple[commands.Basic.Return, Taken
 
 
 def stay_quiet(wire: Wire, queue: str, channel: int = 1) -> None:
-    """Check that no delivery of *queue* is on its way: the queue answers, then the channel."""
+    """Check that no delivery of *queue* has come when the queue answers, and then the channel."""
     counts(wire, queue, channel)
     alive = commands.Exchange.Declare(exchange="amq.direct", passive=True)
     wire.call(channel, alive, commands.Exchange.DeclareOk)
