@@ -94,7 +94,9 @@ class RawFrame(NamedTuple):
 
     def __str__(self) -> str:
         if self.kind == 1:
-            return f"channel {self.channel}: {describe(self.method)}"
+            with suppress(Unmet):
+                return f"channel {self.channel}: {describe(self.method)}"
+            return f"channel {self.channel}: method {self.payload[:_SHOWN_BYTES].hex(' ')}"
         names = {2: "header", 3: "body", 8: "heartbeat"}
         name = names.get(self.kind, f"frame of type {self.kind}")
         return f"channel {self.channel}: {name} of {len(self.payload)} bytes"
@@ -437,10 +439,7 @@ def _lines(data: bytes) -> Iterator[str]:
         stop = position + 7 + int.from_bytes(data[position + 3 : position + 7], "big")
         if kind not in (1, 2, 3, 8) or stop >= len(data) or data[stop] != 0xCE:
             break
-        try:
-            yield str(RawFrame(kind, channel, data[position + 7 : stop]))
-        except Unmet:
-            yield f"bytes {data[position : stop + 1][:_SHOWN_BYTES].hex(' ')}"
+        yield str(RawFrame(kind, channel, data[position + 7 : stop]))
         position = stop + 1
     if position < len(data):
         yield f"bytes {data[position:][:_SHOWN_BYTES].hex(' ')}"
