@@ -20,7 +20,10 @@ from leveret.conformance.cases import (
     exchange_types,
     expiry,
     heartbeats,
+    life_cycle,
+    life_cycle_routes,
     limits,
+    misc,
     queue,
     queue_bindings,
     queue_removal,
@@ -41,6 +44,8 @@ CHAPTERS = (
     basic_publishing.chapter,
     basic_consuming.chapter,
     basic_settling.chapter,
+    life_cycle.chapter,
+    life_cycle_routes.chapter,
     delivery.chapter,
     consuming.chapter,
     expiry.chapter,
@@ -51,6 +56,7 @@ CHAPTERS = (
     errors_handshake.chapter,
     errors_frames.chapter,
     errors_channels.chapter,
+    misc.chapter,
 )
 
 
