@@ -21,13 +21,7 @@ from leveret.conformance.cases.steps import (
     the_exchange,
 )
 from leveret.conformance.ground import Ground
-from leveret.conformance.raw_client import (
-    PERSISTENT,
-    Wire,
-    channel_closed,
-    describe,
-    publish,
-)
+from leveret.conformance.raw_client import PERSISTENT, Wire, channel_closed, describe, publish
 
 chapter = Chapter("basic-publishing")
 

@@ -14,13 +14,7 @@ from leveret.conformance.cases.steps import (
     publish_all,
 )
 from leveret.conformance.ground import Ground
-from leveret.conformance.raw_client import (
-    Refusal,
-    Wire,
-    channel_closed,
-    describe,
-    method,
-)
+from leveret.conformance.raw_client import Refusal, Wire, channel_closed, describe, method
 
 chapter = Chapter("basic-settling")
 

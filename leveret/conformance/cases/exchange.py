@@ -19,12 +19,7 @@ from leveret.conformance.cases.steps import (
     unbind,
 )
 from leveret.conformance.ground import Ground
-from leveret.conformance.raw_client import (
-    Refusal,
-    channel_closed,
-    connection_closed,
-    method,
-)
+from leveret.conformance.raw_client import Refusal, channel_closed, connection_closed, method
 
 chapter = Chapter("exchange")
 

@@ -18,10 +18,7 @@ from leveret.conformance.cases.steps import (
     wire_of,
 )
 from leveret.conformance.ground import Ground
-from leveret.conformance.raw_client import (
-    channel_closed,
-    connection_closed,
-)
+from leveret.conformance.raw_client import channel_closed, connection_closed
 
 chapter = Chapter("exchange-bindings")
 

@@ -19,9 +19,7 @@ from leveret.conformance.cases.steps import (
     reply,
 )
 from leveret.conformance.ground import Ground
-from leveret.conformance.raw_client import (
-    Refusal,
-)
+from leveret.conformance.raw_client import Refusal
 
 chapter = Chapter("exchange-types")
 

@@ -24,13 +24,7 @@ from leveret.conformance.cases.steps import (
     the_queue,
 )
 from leveret.conformance.ground import Ground
-from leveret.conformance.raw_client import (
-    Refusal,
-    Wire,
-    channel_closed,
-    connection_closed,
-    method,
-)
+from leveret.conformance.raw_client import Refusal, Wire, channel_closed, connection_closed, method
 
 chapter = Chapter("queue")
 

@@ -17,10 +17,7 @@ from leveret.conformance.cases.steps import (
     the_queue,
 )
 from leveret.conformance.ground import Ground
-from leveret.conformance.raw_client import (
-    channel_closed,
-    method,
-)
+from leveret.conformance.raw_client import channel_closed, method
 
 chapter = Chapter("queue-removal")
 
