@@ -162,7 +162,8 @@ def _dead_letter(queue: ClassicQueue) -> str:
         return "; the queue has no dead letter exchange"
     key = queue.arguments.dead_letter_routing_key
     suffix = "" if key is None else f" with routing key '{key}'"
-    return f"; dead letters of the queue go to exchange '{exchange}'{suffix}"
+    name = f"exchange '{exchange}'" if exchange else "the default exchange"
+    return f"; dead letters of the queue go to {name}{suffix}"
 
 
 def _part(batch: Batch, start: int, stop: int) -> Batch:

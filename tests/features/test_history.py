@@ -117,7 +117,7 @@ def test_each_end_of_a_message_has_its_word(
     found = [show(shared_broker, name, offset) for offset in range(6)]
     words = ["dropped", "expired", "acknowledged", "rejected", "moved", "purged"]
     assert [row["state"] for row in found] == words
-    where = f"; dead letters of the queue go to exchange '' with routing key '{other}'"
+    where = f"; dead letters of the queue go to the default exchange with routing key '{other}'"
     assert [row["offset"] for row in found if str(row["where"]).endswith(where)] == [0, 1, 3]
     assert [row["deliveries"] for row in found] == [0, 0, 1, 1, 0, 0]
 

@@ -9,8 +9,10 @@ from contextlib import closing
 
 import pika
 import pytest
+from click.testing import CliRunner
 from pika.adapters.blocking_connection import BlockingChannel
 
+from leveret.server.main import main
 from tests.conftest import BrokerProcess
 from tests.server.test_control import complaint, connect, leveret, run
 
@@ -127,9 +129,17 @@ def test_mistakes_are_one_line(shared: BrokerProcess, channel: BlockingChannel) 
     )
     for arguments, reason in (
         (("queue", "browse", "orders", "--from", "x"), "'x' is no place in a queue"),
-        (("queue", "move", "orders"), "either to_queue or to_exchange"),
+        (("queue", "move", "orders"), "either --to-queue or --to-exchange"),
+        (("queue", "copy", "orders", "--to-queue", "q", "--routing-key", "k"), "--to-exchange"),
         (("message", "show", "--queue", "orders"), "either --offset or --id"),
         (("message", "show", "--queue", "orders", "--offset", "1"), "no message at offset 1"),
         (("message", "show", "--queue", "orders", "--id", "?"), "has no message with the id '?'"),
     ):
         assert reason in complaint(shared, *arguments)
+
+
+@pytest.mark.parametrize("command", ["browse", "rewind", "move", "copy"])
+def test_help_is_set_like_that_of_other_commands(command: str) -> None:
+    lines = CliRunner().invoke(main, ["queue", command, "--help"]).output.splitlines()
+    paragraphs = lines[: lines.index("  A PLACE is an offset, 'first', or a time:")]
+    assert not [line for line in paragraphs if line.startswith("   ") or "    " in line[2:]]

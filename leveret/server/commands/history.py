@@ -1,6 +1,7 @@
 """`leveret queue browse`, `rewind`, `move` and `copy`."""
 
 import json
+from inspect import cleandoc
 from pathlib import Path
 from typing import cast
 
@@ -176,6 +177,11 @@ def copy(data_dir: Path, **arguments: object) -> None:
 
 
 def _transfer(data_dir: Path, command: str, done: str, arguments: dict[str, object]) -> None:
+    to_exchange = arguments["to_exchange"]
+    if (arguments["to_queue"] is None) is (to_exchange is None):
+        raise Failure("say where to: either --to-queue or --to-exchange")
+    if arguments["routing_key"] is not None and to_exchange is None:
+        raise Failure("--routing-key goes with --to-exchange")
     begin, end = arguments.pop("begin"), arguments.pop("end")
     as_json, limit = bool(arguments.pop("as_json")), cast("int | None", arguments.pop("limit"))
     bounds = places(cast("str | None", begin), cast("str | None", end))
@@ -249,4 +255,4 @@ _UNITS = (("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30))
 
 
 for _command in (browse, rewind, move, copy):
-    _command.help = f"{_command.help}\n\n{PLACES}"
+    _command.help = f"{cleandoc(_command.help or '')}\n\n{PLACES}"
