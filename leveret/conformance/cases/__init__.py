@@ -1,6 +1,5 @@
 """The cases, a module for each chapter."""
 
-from leveret.conformance.case import Case
 from leveret.conformance.cases import (
     basic_consuming,
     basic_publishing,
@@ -13,6 +12,7 @@ from leveret.conformance.cases import (
     delivery,
     domains,
     errors_channels,
+    errors_exchanges,
     errors_frames,
     errors_handshake,
     exchange,
@@ -51,15 +51,11 @@ CHAPTERS = (
     expiry.chapter,
     limits.chapter,
     dead_letters.chapter,
+    misc.chapter,
     tx.chapter,
     confirm.chapter,
     errors_handshake.chapter,
     errors_frames.chapter,
     errors_channels.chapter,
-    misc.chapter,
+    errors_exchanges.chapter,
 )
-
-
-def all_cases() -> list[Case]:
-    """Every case, in the order of the chapters."""
-    return [case for chapter in CHAPTERS for case in chapter.cases]

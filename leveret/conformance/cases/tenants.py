@@ -5,7 +5,7 @@ import os
 
 from pamqp import commands
 
-from leveret.conformance.cases.steps import open_channel
+from leveret.conformance.cases.steps import open_channel, remove
 from leveret.conformance.ground import Ground
 from leveret.conformance.raw_client import Wire, method, start_ok
 
@@ -17,7 +17,7 @@ def new_vhost(ground: Ground) -> str:
     """Make a vhost that we may do anything in; answers its name."""
     name = f"conformance-{os.getpid()}-v{next(_numbers)}"
     ground.manage("PUT", "vhosts", name)
-    _remove_afterwards(ground, "vhosts", name)
+    remove(ground, "vhosts", name)
     permit(ground, ground.facilities.address.user, name)
     return name
 
@@ -26,7 +26,7 @@ def new_user(ground: Ground) -> str:
     """Make a user who may do nothing yet; answers the name."""
     name = f"conformance-{os.getpid()}-u{next(_numbers)}"
     ground.manage("PUT", "users", name, body={"password": PASSWORD, "tags": ""})
-    _remove_afterwards(ground, "users", name)
+    remove(ground, "users", name)
     return name
 
 
@@ -58,10 +58,3 @@ def enter(ground: Ground, vhost: str, user: str | None = None, *channels: int) -
     for channel in channels:
         open_channel(wire, channel)
     return wire
-
-
-def _remove_afterwards(ground: Ground, *path: str) -> None:
-    def remove() -> None:
-        ground.manage("DELETE", *path)
-
-    ground.afterwards(remove)
