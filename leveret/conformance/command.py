@@ -9,14 +9,14 @@ from typing import NoReturn
 import click
 
 from leveret.conformance.case import Case, Profile, Unmet
-from leveret.conformance.cases import all_cases
+from leveret.conformance.catalogue import all_cases, rules_not_observable, rules_without_case
 from leveret.conformance.ground import Facilities
 from leveret.conformance.raw_client import Address, CaseTimeout, Wire
 from leveret.conformance.report import Report, rule_name, to_json
 from leveret.conformance.report_html import html
 from leveret.conformance.report_junit import junit
 from leveret.conformance.report_table import table
-from leveret.conformance.rules import Rule, rules
+from leveret.conformance.rules import Rule
 from leveret.conformance.runner import Result, is_passed, run_cases
 
 FORMATS: dict[str, Callable[[Report], str]] = {
@@ -122,7 +122,8 @@ def command(
         version,
         chosen,
         results,
-        *_rules_without_a_case(patterns),
+        _asked(rules_not_observable(), patterns),
+        _asked(rules_without_case(), patterns),
         time.monotonic() - begin,
     )
     click.echo(FORMATS[form](report))
@@ -146,18 +147,12 @@ def _greet(address: Address) -> tuple[str, str]:
     return str(said.get("product", "a broker")), str(said.get("version", "of unknown version"))
 
 
-def _rules_without_a_case(patterns: Sequence[str]) -> tuple[list[Rule], list[Rule]]:
-    """The rules that cannot be observed, and those that could be and have no case."""
-    looked_at = {case.rule for case in all_cases()}
-    asked = [
+def _asked(found: Sequence[Rule], patterns: Sequence[str]) -> list[Rule]:
+    return [
         rule
-        for number, rule in rules().items()
-        if _matches((f"rule-{number}", rule_name(str(number))), patterns)
+        for rule in found
+        if _matches((f"rule-{rule.number}", rule_name(str(rule.number))), patterns)
     ]
-    return (
-        [rule for rule in asked if not rule.observable],
-        [rule for rule in asked if rule.observable and str(rule.number) not in looked_at],
-    )
 
 
 def _fits(case: Case, patterns: Sequence[str]) -> bool:

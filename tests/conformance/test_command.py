@@ -9,7 +9,7 @@ import sys
 import pytest
 from click.testing import CliRunner, Result
 
-from leveret.conformance.cases import all_cases
+from leveret.conformance.catalogue import all_cases
 from leveret.conformance.command import command
 from tests.conformance.broken_broker import BrokenBroker
 from tests.conformance.faults import FAULTS

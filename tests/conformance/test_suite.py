@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from leveret.conformance.cases import all_cases
+from leveret.conformance.catalogue import all_cases, rules_without_case
 from leveret.conformance.rules import rules
 from tests.conftest import ROOT
 
@@ -56,3 +56,7 @@ def test_restarts_are_part_of_it(report: dict[str, Any]) -> None:
 def test_a_case_names_a_rule_that_there_is() -> None:
     named = {int(case.rule) for case in all_cases() if case.rule.isdecimal()}
     assert named <= set(rules())
+
+
+def test_every_rule_that_can_be_observed_has_a_case() -> None:
+    assert rules_without_case() == []
