@@ -24,6 +24,7 @@ from leveret.conformance.cases.steps import (
     open_channel,
     outcome,
     publish_all,
+    reply,
 )
 from leveret.conformance.ground import Ground
 from leveret.conformance.raw_client import PERSISTENT, Wire, channel_closed, method, publish
@@ -45,6 +46,14 @@ def check_gone(ground: Ground, queue: str) -> Seen:
     """Check that there is no such queue any more."""
     refusal = ground.wire(1).refused(1, Declare(queue=queue, passive=True))
     return judge(refusal, spec=no_queue(ground, queue))
+
+
+def await_gone(ground: Ground, queue: str) -> Seen:
+    """Wait until there is no such queue any more."""
+    wire = ground.wire(1)
+    while (answer := reply(wire, Declare(queue=queue, passive=True))) == "Queue.DeclareOk":
+        pass
+    return judge(answer, spec=no_queue(ground, queue))
 
 
 # ---- names
@@ -200,7 +209,7 @@ def auto_delete_after_the_connection(ground: Ground) -> Seen:
     queue = ground.queue(wire, durable=True, auto_delete=True)
     consume(wire, queue)
     wire.call(0, commands.Connection.Close(200, "", 0, 0), commands.Connection.CloseOk)
-    return check_gone(ground, queue)
+    return await_gone(ground, queue)
 
 
 @chapter.case("2.5-auto-delete", spec="it stays")
