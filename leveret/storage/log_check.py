@@ -6,7 +6,8 @@ What recovery would do about it is asked of recovery itself. Harmless is what a 
 import re
 from collections.abc import Collection, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from pathlib import Path
 from struct import Struct
 from zlib import crc32
@@ -19,6 +20,7 @@ from leveret.storage.log import SPARE_NAME, LogOptions
 from leveret.storage.log_scan import LogScan, Progress, Stretch, is_misplaced, scan_log
 from leveret.storage.offset_index import OFFSET_INDEX_MAGIC
 from leveret.storage.offset_set import intersect
+from leveret.storage.record import RECORD_HEADER_SIZE, record_size
 from leveret.storage.recovery import Intervals, recover
 from leveret.storage.repairs import Finding, Repairs
 from leveret.storage.retention import Retention
@@ -48,6 +50,8 @@ _FILE_NAME = re.compile(r"(\d{20})(\.\w+)")
 _LEFTOVER = re.compile(r"\d{20}\.\w+\.tmp|snapshot\.tmp|spare")
 _LAST_OFFSET = (1 << 63) - 1
 _BODY_SIZE = ENTRY_SIZE - 4
+_HOLE = 24
+_MOST_READ = 1 << 20
 
 Pairs = list[tuple[int, int]]
 
@@ -56,7 +60,8 @@ Pairs = list[tuple[int, int]]
 class SegmentCheck:
     """One segment: what is in its files. *limit* is the base of the next segment.
 
-    What is wrong is said by *header*, *index* and *state*, empty if nothing is.
+    *header* says what is wrong with that of the log, *flags* are those that it should have, which
+    nobody knows if *is_key_lost*. One that *is_torn* was never confirmed, and recovery empties it.
     """
 
     path: Path
@@ -66,6 +71,8 @@ class SegmentCheck:
     flags: int = 0
     header: str = ""
     is_header_missing: bool = False
+    is_torn: bool = False
+    is_key_lost: bool = False
     has_bad_index: bool = False
     has_bad_state: bool = False
 
@@ -113,7 +120,7 @@ def check_log(
     ready = _plan(check, options, plan)
     bases = _bases(check, names)
     snapshot = _check_snapshots(check, names)
-    for base_offset, limit in zip(bases, [*bases[1:], None], strict=True):
+    for base_offset, limit in zip_longest(bases, bases[1:]):
         path = directory / f"{base_offset:020}{LOG_SUFFIX}"
         try:
             segment = _check_segment(check, path, base_offset, limit, progress)
@@ -123,6 +130,7 @@ def check_log(
             continue
         check.segments.append(segment)
         check.findings += _judge(segment, plan.findings, ready, check)
+    _find_keys(check, keys)
     check.findings += _missing_segments(check, snapshot)
     _check_others(check, names)
     known = {finding.path for finding in check.findings}
@@ -204,7 +212,6 @@ def _check_segment(
             check.findings.append(wrong)
     check.findings += _check_state(segment, progress)
     check.good += scan.messages
-    check.bad += sum(stretch.end_offset - stretch.offset for stretch in scan.stretches)
     return segment
 
 
@@ -232,20 +239,47 @@ def _check_header(
     segment.flags = segment.flags & ~HAS_GAPS | (HAS_GAPS if has_gaps else 0)
 
 
+def _find_keys(check: LogCheck, keys: Collection[int]) -> None:
+    """Find out which keys the segments have whose headers are lost."""
+    numbers = {
+        segment.flags >> KEY_SHIFT for segment in check.segments if not segment.is_header_missing
+    }
+    for segment in check.segments:
+        if segment.is_header_missing and keys and segment.flags >> KEY_SHIFT not in keys:
+            segment.is_key_lost = len(numbers) != 1
+            segment.flags |= max(numbers, default=0) << KEY_SHIFT
+
+
 def _judge(
     segment: SegmentCheck, plan: list[Finding], ready: Intervals, check: LogCheck
 ) -> Iterator[Finding]:
     """What is wrong with the log of *segment*, which recovery has a *plan* for."""
     scan, path = segment.scan, segment.path
-    cut = next((finding for finding in plan if finding.path == path), None)
+    planned = [finding for finding in plan if finding.path == path]
+    cut = next((finding for finding in planned if finding.position is None), None)
+    bridged = {finding.position for finding in planned}
     if segment.header:
         yield Finding(path, segment.base_offset, segment.header, "the queue is stopped", position=0)
     elif segment.is_header_missing and scan.messages:
         wrong = f"no header in front of {_count(scan.messages)}"
-        yield Finding(path, segment.base_offset, wrong, "recovery drops them", position=0)
+        stretches = scan.stretches
+        segment.is_torn = bool(stretches) and stretches[0].position == HEADER_SIZE
+        yield Finding(path, segment.base_offset, wrong, "recovery drops them", segment.is_torn, 0)
         return
     for stretch in scan.stretches:
-        yield _judge_stretch(segment, stretch, cut, ready)
+        finding = _judge_stretch(segment, stretch, cut, ready)
+        is_behind = stretch.position in bridged or (
+            cut is not None and cut.offset <= stretch.offset
+        )
+        if stretch.position in bridged:
+            finding = replace(finding, repair="recovery puts a gap there, and what follows stays")
+        if is_behind and _is_hole(path, stretch.position, stretch.end_position):
+            what = named(stretch.offset, stretch.end_offset)
+            wrong = f"a power failure kept {what} from the disk"
+            finding = replace(finding, wrong=wrong, is_harmless=True)
+        if not finding.is_harmless:
+            check.bad += stretch.end_offset - stretch.offset
+        yield finding
     if scan.overlaps:
         wrong = f"goes on with message {scan.next_offset}, which the next segment begins with"
         yield Finding(path, scan.next_offset, wrong, "the queue is stopped", position=scan.position)
@@ -263,12 +297,28 @@ def _judge(
         wrong = f"ends in front of {named(scan.next_offset, end_offset)}, which the index knows"
         repair = f"recovery goes on without {'it' if lost == 1 else 'them'}"
         yield Finding(path, scan.next_offset, wrong, repair, position=scan.position)
-    elif cut is not None and not scan.stretches:
-        yield Finding(
-            path, cut.offset, cut.wrong, cut.repair, cut.is_harmless, position=scan.position
-        )
+    elif cut is not None and cut.offset == scan.next_offset:
+        is_torn = cut.is_harmless or _is_torn(scan)
+        yield Finding(path, cut.offset, cut.wrong, cut.repair, is_torn, scan.position)
         return
     check.bad += lost
+
+
+def _is_torn(scan: LogScan) -> bool:
+    """Whether the last record is incomplete."""
+    with scan.path.open("rb", buffering=0) as file:
+        file.seek(scan.position)
+        header = file.read(RECORD_HEADER_SIZE)
+    if len(header) < RECORD_HEADER_SIZE or scan.position + record_size(header) > scan.size:
+        return True
+    return _is_hole(scan.path, scan.position, scan.size)
+
+
+def _is_hole(path: Path, position: int, end_position: int) -> bool:
+    """Whether bytes between are empty, as those that a power failure kept from the disk."""
+    with path.open("rb", buffering=0) as file:
+        file.seek(position)
+        return bytes(_HOLE) in file.read(min(end_position - position, _MOST_READ))
 
 
 def _judge_stretch(
@@ -342,12 +392,15 @@ def _wrong_entries(path: Path, segment: SegmentCheck) -> Finding | None:
 
 
 def _wrong_count(index: Path, times: Path, entries: int, stamps: int) -> Finding | None:
-    is_missing = times.exists() and not index.exists()
-    if not is_missing and entries <= stamps + 1:
+    """What is wrong with the numbers of entries that the indexes of a closed segment have."""
+    if entries > stamps + 1:
+        path = times
+    elif not entries and (index.exists() or times.exists()):
+        path = index
+    else:
         return None
-    wrong = "does not have as many entries as the other index of the segment"
-    missing = times if (times.exists() and entries > stamps + 1) or not times.exists() else index
-    return Finding(missing, 0, wrong, "recovery makes the indexes again", is_harmless=True)
+    repair = "recovery makes the indexes again"
+    return Finding(path, 0, "lacks entries", repair, is_harmless=True)
 
 
 def _wrong_stamps(
@@ -405,7 +458,7 @@ def _check_state(segment: SegmentCheck, progress: Progress) -> Iterator[Finding]
             yield Finding(path, base_offset, wrong, "the queue is stopped", position=0)
     bad = bad_entries(data)
     # Zeros, and whatever is at the end, are of a write that a crash cut short.
-    holes = {at for at in bad if not any(data[at : at + ENTRY_SIZE])}
+    holes = {at for at in bad if not any(data[at : at + 8]) or not data[at + ENTRY_SIZE - 1]}
     end = (len(data) - HEADER_SIZE) // ENTRY_SIZE * ENTRY_SIZE + HEADER_SIZE
     while end - ENTRY_SIZE in bad[-1:]:
         end -= ENTRY_SIZE

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import BinaryIO
 
-from leveret.storage.errors import DamagedSnapshot
+from leveret.storage.errors import DamagedSnapshot, UnsupportedFormat
 from leveret.storage.files import HEADER_SIZE, file_header
 from leveret.storage.log import LogOptions
 from leveret.storage.log_check import SNAPSHOT_NAMES, LogCheck, SegmentCheck, bad_entries
@@ -50,6 +50,10 @@ def _mend(segment: SegmentCheck, repairs: Repairs) -> bool:
         repairs.replace(state, _good_states(state.read_bytes()))
     is_cut = segment.limit is not None or bool(scan.claims)
     is_bad = segment.header or (segment.is_header_missing and scan.messages)
+    if segment.is_torn:
+        return True
+    if is_bad and segment.is_key_lost:
+        raise UnsupportedFormat(path, "a header that says which key it has", b"")
     if is_bad or scan.stretches or (scan.rest and is_cut):
         _rewrite(segment, repairs)
     elif not segment.has_bad_index:
