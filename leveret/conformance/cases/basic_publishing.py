@@ -212,6 +212,20 @@ def a_mandatory_message_without_a_route(ground: Ground) -> Seen:
     return judge(wire.expect_content(), spec=(fields, b"1"))
 
 
+@chapter.case(115, spec="each returned, in order")
+def mandatory_messages_to_a_missing_queue(ground: Ground) -> Seen:
+    """Mandatory messages to the default exchange are returned if there is no such queue."""
+    wire = ground.wire(1)
+    name = ground.queue_name()
+    bodies = [b"", b"2", bytes(300_000)]
+    wire.send(*(publish(1, name, body, mandatory=True) for body in bodies))
+    returned: list[bytes] = []
+    for _ in bodies:
+        judge(wire.expect(commands.Basic.Return, 1).routing_key, spec=name)
+        returned.append(wire.expect_body())
+    return judge(returned == bodies, spec=True)
+
+
 @chapter.case(115, spec="no return")
 def a_mandatory_message_with_a_route(ground: Ground) -> Seen:
     """A mandatory message that a queue gets is not returned, nor one that is not mandatory."""

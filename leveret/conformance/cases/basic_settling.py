@@ -5,6 +5,7 @@ from pamqp.base import Frame as Method
 
 from leveret.conformance.case import Chapter, Met, Seen, Unmet, judge
 from leveret.conformance.cases.steps import (
+    close_channel,
     consume,
     drain,
     enqueue,
@@ -98,6 +99,17 @@ def acknowledge_on_another_channel(ground: Ground) -> Seen:
     judge(outcome(wire), spec="ok")
     judge(drain(wire, queue), spec=[])
     return seen
+
+
+@chapter.case(118, spec=UNKNOWN)
+def acknowledge_on_a_channel_opened_again(ground: Ground) -> Seen:
+    """A tag goes with its channel, and tags of the next one begin with 1."""
+    wire, queue = taken(ground, 2)
+    close_channel(wire)
+    open_channel(wire, 1)
+    got = get(wire, queue, no_ack=False)
+    judge(got and (got[0].delivery_tag, got[1]), spec=(1, b"1"))
+    return judge(refused(wire, Ack(2)), spec=unknown(2))
 
 
 @chapter.case(118, spec=UNKNOWN)

@@ -294,6 +294,28 @@ def delete_an_exchange_in_use(ground: Ground) -> Seen:
     return seen
 
 
+@chapter.case(45, spec="406 precondition-failed")
+def delete_an_exchange_that_another_is_bound_to(ground: Ground) -> Seen:
+    """A binding to an exchange is a use like one to a queue."""
+    wire = ground.wire(1)
+    name = ground.exchange(wire, "direct")
+    bind_exchange(wire, ground.exchange(wire, "direct"), name)
+    text = f"PRECONDITION_FAILED - {the_exchange(ground, name)} in use"
+    refusal = wire.refused(1, Delete(exchange=name, if_unused=True))
+    return judge(refusal, spec=channel_closed(406, text))
+
+
+@chapter.case(45, spec="deleted, bindings or not")
+def delete_an_exchange_with_bindings(ground: Ground) -> Seen:
+    """An exchange with bindings is deleted if unused is not asked for."""
+    wire = ground.wire(1)
+    name = ground.exchange(wire, "direct")
+    fan(ground, wire, name, "k")
+    wire.call(1, Delete(exchange=name), commands.Exchange.DeleteOk)
+    refusal = wire.refused(1, Declare(exchange=name, passive=True))
+    return judge(refusal, spec=no_exchange(ground, name))
+
+
 @chapter.case(45, spec="deleted")
 def delete_an_unused_exchange(ground: Ground) -> Seen:
     """An exchange without bindings of its own is deleted if unused is asked for."""

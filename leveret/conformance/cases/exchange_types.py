@@ -154,6 +154,20 @@ def predeclared_exchanges(ground: Ground) -> None:
         wire.call(1, declare, commands.Exchange.DeclareOk)
 
 
+@chapter.case(30, spec="they route as their types do")
+def predeclared_exchanges_route(ground: Ground) -> None:
+    """The exchanges amq.* route by key, to all, by pattern and by headers."""
+    wire = ground.wire(1)
+    queue = ground.queue(wire)
+    headers: FieldTable = {"for": queue}
+    for name, kind in PREDECLARED.items():
+        key = f"{queue}.#" if kind == "topic" else queue
+        bind(wire, queue, name, key, headers if kind == "headers" else None)
+        body = f"{queue} {name}".encode()
+        publish_all(wire, queue, body, exchange=name, properties=properties(headers=headers))
+        judge(body in drain(wire, queue), spec=True)
+
+
 @chapter.case(30, spec="they exist", needs=frozenset([Need.MANAGEMENT]))
 def predeclared_exchanges_of_a_new_vhost(ground: Ground) -> None:
     """A new vhost has an exchange amq.* of each standard type."""

@@ -20,6 +20,7 @@ from leveret.conformance.cases.steps import (
     drain,
     enqueue,
     get,
+    no_exchange,
     no_queue,
     open_channel,
     outcome,
@@ -126,6 +127,44 @@ def the_queue_declared_last_is_gone(ground: Ground) -> Seen:
     queue = ground.queue(wire)
     wire.call(1, Delete(queue=queue), DeleteOk)
     return judge(wire.refused(1, commands.Basic.Get()), spec=no_queue(ground, queue))
+
+
+@chapter.case("2.5-no-wait", spec="done without a reply")
+def methods_without_an_answer(ground: Ground) -> None:
+    """What is asked with no-wait is done, and has no reply."""
+    wire = ground.wire(1, 2)
+    source, exchange, queue = ground.exchange_name(), ground.exchange_name(), ground.queue_name()
+    fanout = commands.Exchange.Declare
+    wire.send(
+        method(1, fanout(exchange=source, exchange_type="fanout", nowait=True)),
+        method(1, fanout(exchange=exchange, exchange_type="fanout", nowait=True)),
+        method(1, Declare(queue=queue, exclusive=True, nowait=True)),
+        method(1, commands.Queue.Bind(0, queue, exchange, "k", nowait=True)),
+        method(1, commands.Exchange.Bind(0, exchange, source, "k", nowait=True)),
+        publish(1, "", b"1", exchange=source),
+    )
+    judge(drain(wire, queue), spec=[b"1"])
+    wire.send(method(1, commands.Exchange.Unbind(0, exchange, source, "k", nowait=True)))
+    publish_all(wire, "", b"2", exchange=source)
+    publish_all(wire, "", b"3", exchange=exchange)
+    judge(drain(wire, queue), spec=[b"3"])
+    wire.send(method(1, commands.Exchange.Delete(exchange=source, nowait=True)))
+    enqueue(wire, queue, b"4")
+    wire.send(method(1, commands.Queue.Purge(queue=queue, nowait=True)))
+    judge(counts(wire, queue), spec=(0, 0))
+    wire.send(method(1, Delete(queue=queue, nowait=True)))
+    judge(wire.refused(1, Declare(queue=queue, passive=True)), spec=no_queue(ground, queue))
+    passive = fanout(exchange=source, passive=True)
+    judge(wire.refused(2, passive), spec=no_exchange(ground, source))
+
+
+@chapter.case("2.5-no-wait", spec="the channel is closed")
+def refusals_without_an_answer(ground: Ground) -> Seen:
+    """What is refused is refused with no-wait, too."""
+    wire = ground.wire(1)
+    name = ground.queue_name()
+    bind_missing = commands.Queue.Bind(0, name, "amq.direct", "k", nowait=True)
+    return judge(wire.refused(1, bind_missing), spec=no_queue(ground, name))
 
 
 # ---- counts

@@ -24,7 +24,14 @@ from leveret.conformance.cases.steps import (
     the_queue,
 )
 from leveret.conformance.ground import Ground
-from leveret.conformance.raw_client import Refusal, Wire, channel_closed, connection_closed, method
+from leveret.conformance.raw_client import (
+    Refusal,
+    Wire,
+    channel_closed,
+    connection_closed,
+    method,
+    publish,
+)
 
 chapter = Chapter("queue")
 
@@ -58,6 +65,17 @@ def bound_to_the_default_exchange(ground: Ground) -> Seen:
         publish_all(wire, queue, queue.encode())
     got = [drain(wire, queue) for queue in (exclusive, durable)]
     return judge(got, spec=[[exclusive.encode()], [durable.encode()]])
+
+
+@chapter.case(58, spec="the binding goes with it")
+def not_bound_to_the_default_exchange_any_more(ground: Ground) -> Seen:
+    """What is published with the name of a deleted queue has no route."""
+    wire = ground.wire(1)
+    queue = ground.queue(wire)
+    wire.call(1, Delete(queue=queue), commands.Queue.DeleteOk)
+    wire.send(publish(1, queue, b"1", mandatory=True))
+    returned = wire.expect(commands.Basic.Return, 1)
+    return judge((returned.reply_code, returned.routing_key), spec=(312, queue))
 
 
 @chapter.case(59, spec="257 queues are no problem")

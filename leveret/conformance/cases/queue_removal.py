@@ -123,6 +123,22 @@ def delete_a_queue_in_use(ground: Ground) -> Seen:
     return seen
 
 
+@chapter.case(92, spec="deleted, and the consumers are told")
+def delete_a_queue_with_consumers_and_messages(ground: Ground) -> Seen:
+    """A queue with consumers and messages is deleted if neither is asked about."""
+    wire = ground.wire(1, 2)
+    queue = ground.queue(wire)
+    enqueue(wire, queue, b"1", b"2")
+    wire.call(2, commands.Basic.Qos(prefetch_count=1), commands.Basic.QosOk)
+    consume(wire, queue, 2)
+    wire.expect_delivery(2)
+    wire.send(method(1, Delete(queue=queue)))
+    answers = {wire.receive().method.name for _ in range(2)}
+    judge(answers, spec={"Basic.Cancel", "Queue.DeleteOk"})
+    refusal = wire.refused(1, Declare(queue=queue, passive=True))
+    return judge(refusal, spec=no_queue(ground, queue))
+
+
 @chapter.case(93, spec="406 precondition-failed")
 def delete_a_queue_with_messages(ground: Ground) -> Seen:
     """A queue with messages is not deleted if empty is asked for."""
