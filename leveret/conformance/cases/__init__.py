@@ -15,6 +15,7 @@ from leveret.conformance.cases import (
     errors_exchanges,
     errors_frames,
     errors_handshake,
+    errors_queues,
     exchange,
     exchange_bindings,
     exchange_types,
@@ -58,4 +59,5 @@ CHAPTERS = (
     errors_frames.chapter,
     errors_channels.chapter,
     errors_exchanges.chapter,
+    errors_queues.chapter,
 )
