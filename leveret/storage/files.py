@@ -104,6 +104,12 @@ class LogFile:
         """Return up to *length* bytes at *position*, none past the end."""
         return os.pread(self._descriptor(), length, position)
 
+    def overwrite(self, position: int, data: bytes) -> None:
+        """Put *data* in the place of what is at *position*, durably. Raises OSError."""
+        descriptor = self._descriptor()
+        _write_all(descriptor, [data], position)
+        os.fsync(descriptor)
+
     def truncate(self, size: int) -> None:
         """Cut the file to *size* bytes."""
         os.ftruncate(self._descriptor(), size)

@@ -8,7 +8,14 @@ from pathlib import Path
 from leveret.storage.batch import Batch
 from leveret.storage.errors import CorruptRecord
 from leveret.storage.files import HEADER_SIZE
-from leveret.storage.record import RECORD_HEADER_SIZE, read_batches, record_size, skip_records
+from leveret.storage.record import (
+    GAP_RECORD_SIZE,
+    RECORD_HEADER_SIZE,
+    gap_count,
+    read_batches,
+    record_size,
+    skip_records,
+)
 from leveret.storage.resync import Bounds, find_record, offset_at
 
 Progress = Callable[[int], None]
@@ -199,9 +206,12 @@ class _Scan:
             return False
         if record[1] - found.position <= _CHUNK:  # a bad one
             return False
-        found.messages += 1
+        header = self._read(found.position, GAP_RECORD_SIZE)
+        gone = gap_count(header, 0)
+        found.messages += not gone
+        found.has_gaps |= gone > 0
         found.position = record[1]
-        found.next_offset += 1
+        found.next_offset += gone or 1
         return True
 
     def _resume(self) -> bool:

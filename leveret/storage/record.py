@@ -16,6 +16,7 @@ length reads a wrong payload. Records follow each other without a hole.
 A record with bit 63 of its attributes set is a control record, no message. Its payload:
     u8 kind, 1: a gap
     u64 how many messages are gone from this place, of which the record's offset is the first
+    perhaps more bytes, which mean nothing
 The next record has the offset behind the gap. Only files whose flags say so have control records.
 
 Both directions are built from iterators that run in C: nothing here interprets bytecode per
@@ -42,6 +43,8 @@ CONTROL = 1 << 63
 ENCRYPTED = 1 << 62
 """The attribute of records whose payload is encrypted (see cipher.py)."""
 GAP = struct.Struct(">BQ")
+GAP_RECORD_SIZE = RECORD_HEADER_SIZE + GAP.size
+"""Bytes of the shortest gap."""
 Picked = tuple[int, int, int, bytes]
 """A record by itself: offset, timestamp in milliseconds, attributes, payload."""
 
@@ -95,9 +98,11 @@ def _checksums(payloads: list[bytes], meta: bytes, first_offset: int) -> Iterato
     return map(xor, map(crc32, payloads, repeat(crc32(meta))), offsets)
 
 
-def encode_gap(first_offset: int, count: int, timestamp_ms: int) -> bytes | bytearray:
-    """Return the record that stands for *count* messages that are gone."""
-    payload = GAP.pack(_GAP_KIND, count)
+def encode_gap(
+    first_offset: int, count: int, timestamp_ms: int, size: int = GAP_RECORD_SIZE
+) -> bytes | bytearray:
+    """Return the record, of *size* bytes, that stands for *count* messages that are gone."""
+    payload = GAP.pack(_GAP_KIND, count) + bytes(size - GAP_RECORD_SIZE)
     return encode_batch(Batch(first_offset, timestamp_ms, CONTROL, [payload], len(payload)))
 
 
@@ -215,7 +220,7 @@ def read_batches(
             payloads = payloads[: next(compress(count(), map(ne, actual, checksums)))]
             at = start + sum(map(len, payloads)) + RECORD_HEADER_SIZE * len(payloads)
         if is_gap and payloads:
-            kind, gap = GAP.unpack(payloads[0]) if len(payloads[0]) == GAP.size else (0, 0)
+            kind, gap = GAP.unpack_from(payloads[0]) if len(payloads[0]) >= GAP.size else (0, 0)
             if kind != _GAP_KIND:
                 raise CorruptRecord(path, position + start, offset, "a gap")
             offset += gap

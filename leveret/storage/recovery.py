@@ -2,7 +2,8 @@
 
 The log is the truth. The last segment may end in a torn record and is cut there; a closed one only
 if its index is not complete: that comes once its log is durable, which a power failure around a
-roll can prevent. Anywhere else a bad record stays, and reading it raises CorruptRecord. Indexes are
+roll can prevent. If good records follow the bad bytes, these are no torn end: a gap takes their
+place. Anywhere else a bad record stays, and reading it raises CorruptRecord. Indexes are
 completed from the log, and states of records that are gone are dropped before anything new can
 take their offsets.
 
@@ -12,10 +13,11 @@ else the logs alone tell everything. If it says more than the log has, it goes.
 """
 
 import re
+import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 from pathlib import Path
 
 from leveret.storage.disk_space import DiskSpace
@@ -24,8 +26,14 @@ from leveret.storage.files import HEADER_SIZE, check_header, file_header, is_unw
 from leveret.storage.log import SPARE_NAME, LogOptions, SegmentLog
 from leveret.storage.offset_set import OffsetSet, intersect, merge_intervals
 from leveret.storage.outcomes import Outcomes, clip_entries
-from leveret.storage.record import RECORD_HEADER_SIZE, record_timestamp_ms
+from leveret.storage.record import (
+    GAP_RECORD_SIZE,
+    RECORD_HEADER_SIZE,
+    encode_gap,
+    record_timestamp_ms,
+)
 from leveret.storage.repairs import Finding, Repairs
+from leveret.storage.resync import Bounds, follow_lengths
 from leveret.storage.retention import Retention
 from leveret.storage.segment import KNOWN_FLAGS, LOG_MAGIC, LOG_SUFFIX, SUFFIXES, Segment
 from leveret.storage.snapshot import (
@@ -113,6 +121,8 @@ def recover(
             )
             replay_bytes += read_bytes
             is_outdated |= is_rewritten
+            if known is not None and not is_adopted and known.log_size == segment.size:
+                is_outdated |= known.flags != segment.log.flags  # it does not know of the gaps
             if known is not None and not is_rewritten:
                 merged.append((segment, outcomes))
             if segment.has_gaps and not is_adopted:  # whatever became of the states
@@ -241,7 +251,7 @@ def _examine(
     if has_indexes:
         _load_indexes(segment, following is not None, repairs)
     if following is None or not segment.adopt_end():
-        _scan_tail(segment, following is not None, repairs)
+        _scan_tail(segment, following, repairs)
         if has_indexes:
             repairs.derive(segment.trim_indexes)
         if following is not None:
@@ -271,14 +281,16 @@ def _index_finding(segment: Segment, wrong: str) -> Finding:
     return Finding(path, segment.base_offset, wrong, "rebuilt the indexes", is_harmless=True)
 
 
-def _scan_tail(segment: Segment, is_closed: bool, repairs: Repairs) -> None:
-    """Read the records behind the last index entry and cut the segment at the first bad one."""
+def _scan_tail(segment: Segment, following: int | None, repairs: Repairs) -> None:
+    """Read the records behind the last index entry; cut what is no record at the end."""
     size = segment.size
     start, position = segment.resume()
     if position == start and segment.index.last() is not None:
         repairs.note(_index_finding(segment, "no record at its last entry"))
         segment.forget_indexes()
         start, position = segment.resume()
+    while position < size and _bridge(segment, position, following, repairs):
+        position = segment.resume()[1]
     if position < size:
         offset = segment.next_offset
         finding = Finding(
@@ -286,11 +298,35 @@ def _scan_tail(segment: Segment, is_closed: bool, repairs: Repairs) -> None:
             offset,
             "no good record at the end",
             f"cut {size - position} bytes behind the last good record, at offset {offset}",
-            is_harmless=not is_closed,
+            is_harmless=following is None,
         )
         repairs.cut(segment.log, position, finding)
     # What was read may not have been synced yet.
     segment.log.dirty |= position > start
+
+
+def _bridge(segment: Segment, position: int, following: int | None, repairs: Repairs) -> bool:
+    """Put gaps over the bad records at *position* if good ones follow; return whether they do.
+
+    The flag that there are gaps is durable before the first one. Each is as long as the record that
+    it replaces, so that one which is torn is but another bad record.
+    """
+    file, first = segment.log, segment.next_offset
+    limit = sys.maxsize if following is None else following
+    places = follow_lengths(file.read, Bounds(position, segment.size, first, limit))
+    sizes = [end - start for start, end in pairwise(places)]
+    if not sizes or min(sizes) < GAP_RECORD_SIZE:  # of an empty message, which no broker writes
+        return False
+    offset = first + len(sizes)
+    timestamp_ms = segment.first_timestamp_ms
+    gaps = [encode_gap(first + at, 1, timestamp_ms, size) for at, size in enumerate(sizes)]
+    what = f"message {first}" if len(gaps) == 1 else f"messages {first} to {offset - 1}"
+    repair = f"a gap takes the place of {sum(sizes)} bytes; what follows stays"
+    finding = Finding(file.path, first, f"damaged: {what}", repair, position=position)
+    segment.step_over(places[-1], offset)
+    pieces = [(0, file_header(LOG_MAGIC, file.flags)), (position, b"".join(gaps))]
+    repairs.overwrite(file, pieces, finding)
+    return True
 
 
 def _recover_states(

@@ -5,7 +5,7 @@ a repair that keeps what it removes.
 """
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,6 +61,21 @@ class Repairs:
             return
         self._preserve(file.path, f".from-{size}", size)
         file.truncate(size)
+
+    def overwrite(
+        self, file: LogFile, pieces: Sequence[tuple[int, bytes]], finding: Finding
+    ) -> None:
+        """Write *pieces*, each to its position, and each durable before the next. Raises OSError.
+
+        The last one is the one for which others are lost.
+        """
+        self._note(finding)
+        if self.is_dry:
+            return
+        position = pieces[-1][0]
+        self._preserve(file.path, f".from-{position}", position)
+        for piece in pieces:
+            file.overwrite(*piece)
 
     def remove(self, path: Path, finding: Finding | None = None) -> None:
         """Remove the file *path*. Raises OSError."""

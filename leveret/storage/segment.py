@@ -435,6 +435,8 @@ class Segment:
         last = self.index.last()
         relative_offset, start = last or (0, HEADER_SIZE)
         self._indexed_position = start if last else -self._index_interval_bytes
+        if last is None and self.has_gaps:
+            self._gaps = OffsetSet()
         position = start
         offset = self.base_offset + relative_offset
         while position < self.size:
@@ -446,10 +448,27 @@ class Segment:
                 break
             if batches:
                 self._add_to_index(offset, batches[0].timestamp_ms, position)
+            if self._gaps is not None:
+                self._gaps.add(offset, following)
+                for batch in batches:
+                    self._gaps.discard(batch.first_offset, batch.next_offset)
             offset = following
             position += consumed
         self.next_offset = offset
         return start, position
+
+    def step_over(self, position: int, offset: int) -> None:
+        """Have `resume` go on at *position* with *offset*; the messages before it are gone.
+
+        There is a gap in their place, or will be.
+        """
+        if self._gaps is None:
+            self._gaps = OffsetSet()
+        self._gaps.add(self.next_offset, offset)
+        self.log.flags |= HAS_GAPS
+        self._indexed_position = -self._index_interval_bytes
+        timestamp_ms = record_timestamp_ms(self.log.read(position, RECORD_HEADER_SIZE))
+        self._add_to_index(offset, timestamp_ms, position)
 
     def reader(self) -> "Segment":
         """Return this segment as it is, with descriptors of its own, for another thread."""

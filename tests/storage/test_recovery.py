@@ -6,10 +6,14 @@ import pytest
 from leveret.storage.batch import Batch
 from leveret.storage.errors import CorruptRecord, UnsupportedFormat
 from leveret.storage.log import LogOptions, SegmentLog
+from leveret.storage.record import encode_batch
 from leveret.storage.recovery import recover
+from leveret.storage.repairs import Repairs
 from leveret.storage.state_log import SETTLED, State, encode_entries
 from tests.storage.log_files import (
+    SMALL,
     append,
+    batch_at,
     crash,
     mark,
     names,
@@ -374,15 +378,104 @@ def test_a_closed_segment_that_lost_its_tail_to_a_power_failure_is_cut(tmp_path:
     log.close()
 
 
-def test_a_closed_segment_without_an_index_is_cut_at_a_bad_record(tmp_path: Path) -> None:
+@pytest.mark.parametrize("byte", [3, 5, 12, 16, 20, 24, 70])
+@pytest.mark.parametrize("base_offset", [40, 80])
+def test_a_bad_record_in_front_of_good_ones_becomes_a_gap(
+    tmp_path: Path, base_offset: int, byte: int
+) -> None:
+    """Where there is no index, and so no way to tell it from a torn write."""
     write(tmp_path, 90)
-    file_of(tmp_path, 40, ".index").unlink()
-    data = bytearray(file_of(tmp_path, 40).read_bytes())
-    data[8 + 5 * RECORD + 30] ^= 1
-    file_of(tmp_path, 40).write_bytes(data)
+    bad = base_offset + 5
+    damage(tmp_path, base_offset, 8 + 5 * RECORD + byte)
     log, recovered = reopen(tmp_path)
-    assert recovered.ready == [(0, 45), (80, 90)]
-    assert "at offset 45" in recovered.report[0]
+    assert recovered.ready == [(0, bad), (bad + 1, 90)]
+    (line,) = recovered.report
+    assert f"damaged: message {bad}; a gap takes the place of 100 bytes" in line
+    read = read_all(log, recovered.ready)
+    assert read == [payload_at(i) for i in range(90) if i != bad]
+    append(log, 40)
+    mark(log, State.ACKED, (0, 3))
+    log.close()
+    log, again = reopen(tmp_path)
+    assert (again.ready, again.report) == ([(3, bad), (bad + 1, 130)], [])
+    assert read_all(log, again.ready) == [payload_at(i) for i in range(3, 130) if i != bad]
+    log.close()
+
+
+def damage(directory: Path, base_offset: int, *places: int) -> None:
+    """Change bytes of a log that nothing says the end of."""
+    for suffix in (".index", ".timeindex"):
+        file_of(directory, base_offset, suffix).unlink()
+    path = file_of(directory, base_offset)
+    data = bytearray(path.read_bytes())
+    for place in places:
+        data[place] ^= 1
+    path.write_bytes(data)
+
+
+def test_bad_records_here_and_there_and_a_torn_one(tmp_path: Path) -> None:
+    write(tmp_path, 30)
+    places = (50, 5 * RECORD + 3, 10 * RECORD + 5, 11 * RECORD + 50, 29 * RECORD + 50)
+    damage(tmp_path, 0, *(8 + place for place in places))
+    dry = Repairs(dry=True)
+    log, planned = recover(tmp_path, SMALL, lambda: 0, repairs=dry)
+    log.close()
+    log, recovered = reopen(tmp_path)
+    assert recovered.ready == planned.ready == [(1, 5), (6, 10), (12, 29)]
+    assert recovered.report == planned.report
+    assert [finding.is_harmless for finding in dry.findings] == [False, False, False, True]
+    assert_goes_on(log, 12)
+
+
+def test_a_gap_outlives_a_snapshot_that_does_not_know_of_it(tmp_path: Path) -> None:
+    """It knows the segment as closed, and as long: but the one behind it was lost."""
+    log = new_log(tmp_path, SMALL)
+    append(log, 41)
+    sync(log)
+    mark(log, State.ACKED, (2, 4))
+    append(log, 1)
+    log.take_snapshot()
+    log.close()
+    for suffix in (".log", ".index", ".timeindex"):
+        file_of(tmp_path, 40, suffix).unlink()
+    damage(tmp_path, 0, 8 + 20 * RECORD + 50)
+    log, recovered = reopen(tmp_path)
+    expected = [(0, 2), (4, 20), (21, 40)]
+    assert recovered.ready == expected
+    append(log, 1)
+    log.close()
+    log, recovered = reopen(tmp_path)
+    assert recovered.ready == [*expected[:-1], (21, 41)]
+    assert [*map(len, (picked[3] for picked in log.pick([19, 21, 39])))] == [76, 76, 76]
+    log.close()
+
+
+def test_old_bytes_of_a_file_used_again_make_no_gap(tmp_path: Path) -> None:
+    write(tmp_path, 30)
+    path = file_of(tmp_path, 0)
+    for suffix in (".index", ".timeindex"):
+        file_of(tmp_path, 0, suffix).unlink()
+    data = path.read_bytes()
+    renamed = b"".join(bytes(encode_batch(batch_at(1000 + i, 1))) for i in range(10))
+    path.unlink()
+    file_of(tmp_path, 1000).write_bytes(data[:8] + renamed + data[8 + 10 * RECORD :])
+    log, recovered = reopen(tmp_path)
+    assert recovered.ready == [(1000, 1010)]
+    assert "cut 2000 bytes" in recovered.report[0]
+    assert_goes_on(log, 1000)
+
+
+def test_a_torn_message_like_a_log_is_no_log(tmp_path: Path) -> None:
+    """What lies in the payload of a message that was written in part was never a message."""
+    write(tmp_path, 10)
+    for suffix in (".index", ".timeindex"):
+        file_of(tmp_path, 0, suffix).unlink()
+    inner = b"head".ljust(30) + bytes(encode_batch(batch_at(11, 20)))
+    record = encode_batch(Batch(10, 1, 5, [inner], len(inner)))
+    with file_of(tmp_path, 0).open("ab") as file:
+        file.write(record[:-150])
+    log, recovered = reopen(tmp_path)
+    assert recovered.ready == [(0, 10)]
     log.close()
 
 
