@@ -51,7 +51,7 @@ def many_exchanges(ground: Ground) -> None:
 
 @chapter.case(35, spec="403 access-refused")
 def a_reserved_name(ground: Ground) -> Seen:
-    """A new exchange cannot have a name that begins with amq."""
+    """A name that begins with `amq.` is not for a new exchange."""
     name = f"amq.{ground.exchange_name()}"
     return judge(
         ground.wire(1).refused(1, Declare(exchange=name)),

@@ -107,7 +107,7 @@ def form_of_generated_names(ground: Ground) -> Seen:
 
 @chapter.case(61, spec="403 access-refused")
 def a_reserved_name(ground: Ground) -> Seen:
-    """A new queue cannot have a name that begins with amq."""
+    """A name that begins with `amq.` is not for a new queue."""
     name = f"amq.{ground.queue_name()}"
     return judge(
         ground.wire(1).refused(1, Declare(queue=name, exclusive=True)),
@@ -205,7 +205,7 @@ def redeclare_an_exclusive_queue_with_another_durability(ground: Ground) -> Seen
     return judge(answer, spec=channel_closed(406), rabbitmq="Queue.DeclareOk")
 
 
-@chapter.case(64, spec="refused", rabbitmq="405 resource-locked")
+@chapter.case(64, spec="405 resource-locked")
 def redeclare_exclusive(ground: Ground) -> None:
     """A queue is not redeclared as exclusive, nor an exclusive one as shared."""
     wire = ground.wire(1, 2)
