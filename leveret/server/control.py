@@ -12,12 +12,13 @@ only the user of the broker can.
 import contextlib
 import json
 import logging
+import select
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
-from anyio.abc import SocketStream
+from anyio.abc import SocketAttribute, SocketStream
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from leveret.broker.broker import Broker
@@ -71,7 +72,7 @@ class ControlSocket:
                 try:
                     while True:
                         request = await requests.receive_until(b"\n", REQUEST_MAX)
-                        await _send(stream, await self._answer(request))
+                        await _send(stream, await self._answer(stream, request))
                 except anyio.DelimiterNotFound:
                     await _send(stream, {"error": "the request is too long"})
                     await stream.send_eof()
@@ -79,12 +80,14 @@ class ControlSocket:
                     async for _ in stream:
                         pass
 
-    async def _answer(self, request: bytes) -> dict[str, object]:
+    async def _answer(self, stream: SocketStream, request: bytes) -> dict[str, object]:
         try:
             name, arguments = _parse(request)
-            result = await self._run(name, arguments)
+            result = await self._run(stream, name, arguments)
         except RequestError as error:
             return {"error": str(error)}
+        except anyio.BrokenResourceError:
+            raise
         except Exception:  # a fault of ours in one command; the broker goes on
             logger.exception("command failed")
             return {"error": "the broker failed to do this; its log says how"}
@@ -102,8 +105,11 @@ class ControlSocket:
                 return {"error": "the storage of this broker failed"}
         return {"result": result}
 
-    async def _run(self, name: str, arguments: dict[str, object]) -> object:
-        """Run a command, once the queues that it is about are there."""
+    async def _run(self, stream: SocketStream, name: str, arguments: dict[str, object]) -> object:
+        """Run a command, once the queues that it is about are there.
+
+        Raises BrokenResourceError if nobody waits for it any more then.
+        """
         while True:
             self._broker.turn.now_ms = self._clock_ms()
             try:
@@ -112,6 +118,8 @@ class ControlSocket:
                 is_there = anyio.Event()
                 self._broker.recovery.want(error.queues, is_there.set)
                 await is_there.wait()
+                if _is_left(stream):
+                    raise anyio.BrokenResourceError from None
 
 
 async def _outcome(wait: Callable[[Waiter], None]) -> Exception | None:
@@ -127,6 +135,13 @@ async def _outcome(wait: Callable[[Waiter], None]) -> Exception | None:
     wait(committed)
     await done.wait()
     return failure
+
+
+def _is_left(stream: SocketStream) -> bool:
+    """Has the other side closed the socket? One that has only said all it will is still there."""
+    poll = select.poll()
+    poll.register(stream.extra(SocketAttribute.raw_socket), 0)
+    return bool(poll.poll(0))
 
 
 def _parse(request: bytes) -> tuple[str, dict[str, object]]:

@@ -1,14 +1,17 @@
 """A broker that serves while a queue is being recovered, over sockets."""
 
 import contextlib
+import json
 import os
 import signal
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from pamqp import commands
 
+from leveret.server.commands.client import ask
 from tests.conftest import BrokerProcess
 from tests.durability.client import Delivery, RawClient, connected, encode_publish
 from tests.waiting import eventually
@@ -110,6 +113,31 @@ def test_an_end_in_the_middle_loses_nothing(broker: BrokerProcess, end: signal.S
     with connected(broker.port) as client:
         assert take(client, "large", 2) == [b"1", b"2"]
         assert take(client, "small", 2) == [b"s", b"t"]
+
+
+@pytest.mark.parametrize("is_left", [False, True])
+def test_a_command_waits_and_is_not_done_once_nobody_waits_for_it(
+    broker: BrokerProcess, is_left: bool
+) -> None:
+    held = HeldQueue(broker.data_dir)
+    broker.start()
+    request = {"command": "move_messages", "arguments": {"queue": "small", "to_queue": "large"}}
+    with socket.socket(socket.AF_UNIX) as operator:
+        operator.settimeout(10)
+        operator.connect(str(broker.data_dir / "control.sock"))
+        operator.sendall(json.dumps(request).encode() + b"\n")
+        operator.shutdown(socket.SHUT_WR)
+        # Another one is asked behind it, so that it has been read.
+        assert "recovering" in str(ask(broker.data_dir, "list_queues"))
+        if is_left:
+            operator.close()
+        held.release()
+        if not is_left:
+            assert b'"count": 1' in operator.recv(1000)
+    with connected(broker.port) as client:
+        declare = commands.Queue.Declare(queue="large", durable=True)
+        answer = client.call(declare, commands.Queue.DeclareOk)
+        assert answer.message_count == (2 if is_left else 3)
 
 
 def test_a_client_that_waits_is_let_go_when_the_broker_stops(broker: BrokerProcess) -> None:
