@@ -61,7 +61,7 @@ def doctor(context: click.Context, data_dir: Path, repair: bool, as_json: bool) 
         # What the parts would log is in the report.
         with _quiet(), _progress(data_dir) as progress:
             found = examine(data_dir, progress, repair=repair)
-    except DataDirectoryError as error:
+    except (DataDirectoryError, OSError) as error:
         raise CannotCheck(str(error)) from None
     if as_json:
         click.echo(json.dumps(diagnosis_json(found), indent=2, ensure_ascii=False))
