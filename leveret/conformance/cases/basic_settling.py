@@ -43,10 +43,10 @@ def taken(ground: Ground, count: int, channel: int = 1) -> tuple[Wire, str]:
     return wire, queue
 
 
-def refused(wire: Wire, *requests: Method, channel: int = 1) -> Refusal:
-    """Send all of *requests*; answers how the last of them was refused."""
+def refused(wire: Wire, *requests: Method, channel: int = 1) -> Refusal | str:
+    """Send all of *requests*, which have no replies; answers how they ended."""
     wire.send(*(method(channel, request) for request in requests))
-    return wire.refusal()
+    return outcome(wire, channel)
 
 
 # ---- tags

@@ -429,8 +429,10 @@ def a_queue_that_is_declared(ground: Ground) -> None:
     """A queue with x-expires stays while it is declared again and again."""
     wire = ground.wire(1)
     queue = expiring(ground, wire)
+    enqueue(wire, queue, b"1")
     declare = Declare(queue=queue, exclusive=True, arguments={"x-expires": EXPIRES_MS})
     keep_using(wire, lambda: wire.call(1, declare, DeclareOk))
+    judge(drain(wire, queue), spec=[b"1"])
 
 
 @chapter.case("2.5-expires", rabbitmq="a passive declare is a use")
