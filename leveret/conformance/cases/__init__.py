@@ -11,6 +11,7 @@ from leveret.conformance.cases import (
     dead_letters,
     delivery,
     domains,
+    errors_arguments,
     errors_channels,
     errors_exchanges,
     errors_frames,
@@ -60,4 +61,5 @@ CHAPTERS = (
     errors_channels.chapter,
     errors_exchanges.chapter,
     errors_queues.chapter,
+    errors_arguments.chapter,
 )
