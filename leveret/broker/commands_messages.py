@@ -1,6 +1,7 @@
 """Commands that look at the messages of a queue: where they are, what became of them."""
 
 import base64
+import math
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 
@@ -217,14 +218,18 @@ def _encode(body: bytes, count: int) -> str:
 
 
 def _readable(value: PlainValue) -> object:
-    """A value of a field table as JSON has it: bytes in hexadecimal digits, decimals as text."""
+    """A value of a field table as JSON has it.
+
+    Bytes are in hexadecimal digits; decimals, and floats that are no number, are text.
+    """
     if isinstance(value, dict):
         return {name: _readable(item) for name, item in value.items()}
     if isinstance(value, list):
         return [_readable(item) for item in value]
     if isinstance(value, bytes):
         return value.hex()
-    return str(value) if isinstance(value, Decimal) else value
+    is_text = isinstance(value, Decimal) or (isinstance(value, float) and not math.isfinite(value))
+    return str(value) if is_text else value
 
 
 COMMANDS: dict[str, Callable[..., object]] = {
