@@ -144,6 +144,9 @@ class ClassicQueue:
         for kind in type(self).__mro__:
             for slot in getattr(kind, "__slots__", ()):
                 setattr(self, slot, getattr(made, slot))
+        log = self._store.log
+        if log is not None:
+            log.watch()
 
     # ---- in
 

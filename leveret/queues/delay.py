@@ -100,6 +100,7 @@ class DelayStore:
             on_error.pop_all()
         for line in found.report:
             logger.warning("recovered: %s", line)
+        log.watch()
         return cls(log, messages, index)
 
     def __len__(self) -> int:

@@ -174,8 +174,15 @@ class SegmentLog:
         self._compaction: Compaction | None = None
         # Segments whose compaction failed or did not pay when they had so many live messages.
         self._uncompacted: dict[Segment, int] = {}
+
+    def watch(self) -> None:
+        """Have the log looked after from now on, in the loop.
+
+        For one that was recovered, perhaps by another thread, which may have been reading it. Any
+        other is from its first message on.
+        """
         if not self.is_bare:
-            self._space.watch(self, clock_ms() + LOOK_MS)
+            self._space.watch(self, self._clock_ms() + LOOK_MS)
 
     def restore(self, counters: Mapping[int, int], replay_bytes: int) -> None:
         """Go on from what recovery found: counters, and bytes that no snapshot covers."""

@@ -68,6 +68,7 @@ class Home:
         self.log, self.found = recover(
             self.directory, self.options, self.clock, space=self.space, retention=retention
         )
+        self.log.watch()
         return self.log, self.found
 
     def look(self) -> None:

@@ -26,9 +26,11 @@ class Idle:
         self.log, _ = self.open()
 
     def open(self, directory: Path | None = None) -> tuple[SegmentLog, Recovered]:
-        return recover(
+        log, found = recover(
             directory or self.directory, LogOptions(), lambda: self.now_ms, space=self.space
         )
+        log.watch()
+        return log, found
 
     def look(self, after_s: int) -> None:
         self.now_ms += after_s * 1000
@@ -146,3 +148,15 @@ def test_a_clean_stop_leaves_a_large_segment(tmp_path: Path) -> None:
     idle.log, found = idle.open()
     assert (idle.log.next_offset, found.ready) == (1500, [])
     idle.log.close()
+
+
+def test_a_recovered_log_is_left_alone_until_it_is_in_use(idle: Idle, tmp_path: Path) -> None:
+    """Another thread may be reading it, however long that takes."""
+    copy = crash(idle.directory, tmp_path / "copy")
+    log, _ = recover(copy, LogOptions(), lambda: idle.now_ms, space=idle.space)
+    idle.now_ms += 10**9
+    assert idle.space.look_after(idle.now_ms) == [idle.log]
+    log.watch()
+    idle.now_ms += 10**9
+    assert idle.space.look_after(idle.now_ms) == [idle.log, log]
+    log.close()
