@@ -60,7 +60,7 @@ def run_case(case: Case, facilities: Facilities) -> Result:
     try:
         seen = case.run(ground) or Seen(text="as expected")
         text = seen.text
-    except (Unmet, CaseTimeout) as failure:
+    except (Unmet, CaseTimeout, TimeoutError) as failure:
         text = str(failure)
     except OSError as error:
         text, is_error = f"no connection: {error}", True

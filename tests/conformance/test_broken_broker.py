@@ -55,6 +55,30 @@ CAUGHT_BY = {
     "acknowledges one for many": "2.6-multiple-ack/multiple-covers-consumers-and-gets",
     "acknowledges many for one": "2.6-place-of-returned/acknowledged-messages-leave-gaps",
     "has several active consumers": "2.6-single-active/the-next-takes-over",
+    "closes connections with another code": "error-28/unknown-method",
+    "names no class and method in a close": "rule-134/commit-without-select",
+    "answers no close": "rule-19/client-closes",
+    "loses confirms": "rule-136/all-are-confirmed",
+    "confirms before it returns": "rule-138/return-comes-before-its-ack",
+    "confirms other publishes": "2.1-confirm-nowait/select-without-an-answer",
+    "confirms what it refuses": "rule-137/one-of-several-queues-refuses",
+    "returns for another reason": "rule-115/a-mandatory-message-without-a-route",
+    "keeps what cannot be routed": "rule-138/returns-among-others",
+    "takes no notice of mandatory": "rule-133/mandatory-returns-come-at-commit",
+    "sends no heartbeats": "2.3-heartbeats-are-sent/idle-connection",
+    "knows no locale": "rule-9/locales",
+    "says nothing of itself": "2.3-capabilities/capabilities",
+    "waits for acknowledgements that nobody sends": (
+        "rule-102/a-consumer-without-acknowledgements"
+    ),
+    "requeues what is to be dropped": "2.8-death-count/deaths-of-a-kind-are-counted",
+    "keeps expired messages": "2.8-queue-ttl/messages-die-after-the-ttl-of-their-queue",
+    "keeps unused queues": "2.8-queue-expiry/a-queue-expires-with-what-is-in-it",
+    "has no dead letters": "2.8-rejected/rejected-messages-are-dead-letters",
+    "gives dead letters another key": "2.8-death-order/entries-stand-newest-first",
+    "has no priorities": "2.9-message-priorities/the-highest-priority-is-first",
+    "sets no limit to a queue": "2.8-drop-head/the-oldest-give-way",
+    "drops where it must refuse": "2.8-reject-publish/a-full-queue-refuses",
 }
 """What is wrong, and the case that must find it."""
 
@@ -69,6 +93,10 @@ def run(name: str, broker: BrokerProcess, fault: Fault | None, limit_s: float) -
         return run_case(replace(CASES[name], limit_s=limit_s), Facilities(address))
     finally:
         proxy.close()
+
+
+def test_every_fault_has_a_case_that_finds_it() -> None:
+    assert CAUGHT_BY.keys() == FAULTS.keys()
 
 
 @pytest.mark.parametrize(("fault", "name"), CAUGHT_BY.items())
