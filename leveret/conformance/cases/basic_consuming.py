@@ -11,6 +11,7 @@ from leveret.conformance.cases.steps import (
     counts,
     drain,
     enqueue,
+    outcome,
     publish_all,
     reply,
     the_queue,
@@ -53,7 +54,7 @@ def an_acknowledgement_of_a_consumer_without(ground: Ground) -> Seen:
     tag = wire.expect_delivery(1)[0].delivery_tag
     wire.send(method(1, Ack(tag or 0)))
     text = f"PRECONDITION_FAILED - unknown delivery tag {tag}"
-    return judge(wire.refusal(), spec=channel_closed(406, text))
+    return judge(outcome(wire), spec=channel_closed(406, text))
 
 
 @chapter.case(103, spec="redelivered")

@@ -159,7 +159,7 @@ def publish_to_a_missing_exchange(ground: Ground) -> Seen:
     wire = ground.wire(1)
     name = ground.exchange_name()
     wire.send(publish(1, "k", b"1", exchange=name))
-    return judge(wire.refusal(), spec=no_exchange(ground, name)._replace(ids=(60, 40)))
+    return judge(outcome(wire), spec=no_exchange(ground, name)._replace(ids=(60, 40)))
 
 
 @chapter.case(112, spec="accepted")
@@ -182,7 +182,7 @@ def publish_to_an_internal_exchange(ground: Ground) -> Seen:
     bind(wire, queue, name)
     wire.send(publish(2, "k", b"1", exchange=name))
     text = f"ACCESS_REFUSED - cannot publish to internal {the_exchange(ground, name)}"
-    seen = judge(wire.refusal(), spec=channel_closed(403, text))
+    seen = judge(outcome(wire, 2), spec=channel_closed(403, text))
     judge(drain(wire, queue), spec=[])
     return seen
 

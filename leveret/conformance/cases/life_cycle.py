@@ -341,7 +341,7 @@ def acknowledge_after_delete(ground: Ground) -> Seen:
     judge(outcome(wire), spec=OK)
     wire.send(method(1, Ack(1)))
     text = "PRECONDITION_FAILED - unknown delivery tag 1"
-    return judge(wire.refusal(), spec=channel_closed(406, text))
+    return judge(outcome(wire), spec=channel_closed(406, text))
 
 
 @chapter.case("2.5-delete", rabbitmq="acked")
