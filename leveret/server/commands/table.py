@@ -9,6 +9,13 @@ from typing import cast
 import click
 
 GAP = "  "
+HEADINGS = {
+    "messages_ready": "ready",
+    "messages_unacknowledged": "unacked",
+    "disk_bytes": "on disk",
+    "retained_bytes": "retained",
+}
+"""What stands above a column whose name is longer than all that is in it."""
 NARROWEST = 8
 """A column is cut down to this many characters where the terminal is too narrow."""
 
@@ -28,7 +35,8 @@ def lines(
     rows: Sequence[Mapping[str, object]], columns: Sequence[str], width: int | None
 ) -> list[str]:
     """A head and a line for each of *rows*, cut to *width* characters if it is not None."""
-    cells = [list(columns), *([_text(row[column]) for column in columns] for row in rows)]
+    head = [HEADINGS.get(column, column) for column in columns]
+    cells = [head, *([_text(row[column]) for column in columns] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     if width is not None:
         _narrow(widths, width - len(GAP) * (len(widths) - 1))
