@@ -47,3 +47,5 @@ class Sweeper:
             except OSError as error:
                 # The next start sweeps what is left.
                 logger.warning("disk space not given back: %s", error)
+            except Exception:  # a fault of ours in one piece of work; the others are done
+                logger.exception("disk space not given back")
