@@ -159,6 +159,7 @@ class Segment:
         """The timestamp of the last record, 0 in an empty segment. Raises OSError."""
         if not self._last_timestamp_ms and not self.is_empty:
             was_open = self.log.is_open
+            self.open()
             position = self.index.lookup(self.next_offset - 1 - self.base_offset)[1]
             while position < self.size:
                 header = self.log.read(position, RECORD_HEADER_SIZE)

@@ -115,6 +115,21 @@ def test_the_age_is_known_after_a_restart(tmp_path: Path, clock: Clock) -> None:
     log.close()
 
 
+def test_the_age_is_known_without_an_index(tmp_path: Path, clock: Clock) -> None:
+    log, _ = open_log(tmp_path / "q", clock, FOREVER)
+    fill(log, clock, 90)
+    mark(log, State.ACKED, (0, 50))
+    sync(log)
+    log.close()
+    log, _ = open_log(log.directory, clock, Retention(age_ms=70_000))
+    for path in log.directory.glob("*.index"):
+        path.unlink()
+    clock.now_ms += 80_000
+    mark(log, State.ACKED, (50, 60))
+    assert log.first_offset == 40
+    log.close()
+
+
 def test_less_retention_takes_effect_with_the_next_states(tmp_path: Path, clock: Clock) -> None:
     log, _ = open_log(tmp_path / "q", clock, FOREVER)
     fill(log, clock, 150)
