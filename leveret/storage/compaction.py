@@ -15,7 +15,7 @@ from pathlib import Path
 
 from leveret.storage.batch import Batch
 from leveret.storage.errors import DiskFull, StorageError
-from leveret.storage.files import file_header, needing_space
+from leveret.storage.files import file_header, needing_space, sync_file
 from leveret.storage.offset_index import OffsetIndex
 from leveret.storage.offset_set import OffsetSet
 from leveret.storage.record import encode_batch, encode_gap
@@ -58,7 +58,7 @@ class Compaction:
         """Write the new files, in steps. Not for the loop's thread."""
         size = 0
         try:
-            _sync(self.segment.state.path)
+            sync_file(self.segment.state.path)
             size = yield from self._write()
         except (OSError, StorageError) as error:
             self.may_retry = isinstance(error, DiskFull)
@@ -108,7 +108,7 @@ class Compaction:
         for written in (index, times):
             yield
             written.write(len(written))
-            _sync(written.path)
+            sync_file(written.path)
         return size
 
     def _put_gap(self, path: Path, fd: int, start: int, end: int, timestamp_ms: int) -> int:
@@ -155,11 +155,3 @@ def _put(path: Path, fd: int, data: bytes | bytearray) -> int:
         with needing_space(path):
             view = view[os.write(fd, view) :]
     return len(data)
-
-
-def _sync(path: Path) -> None:
-    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

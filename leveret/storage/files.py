@@ -134,7 +134,7 @@ class LogFile:
         return shared
 
     def replace(self, path: Path, size: int) -> int:
-        """Put the file at *path*, of *size* bytes, in the place of this one.
+        """Put the file at *path*, durable and of *size* bytes, in the place of this one.
 
         Returns the last descriptor of the old one, whose blocks go when it is closed. Raises
         OSError, and nothing has changed.
@@ -143,6 +143,7 @@ class LogFile:
         path.replace(self.path)
         self._fd = -1
         self.size = size
+        self.dirty = False
         return descriptor
 
     def reuse(self, spare: "LogFile") -> None:
@@ -245,6 +246,19 @@ def replace_file(path: Path, data: bytes) -> None:
         os.fsync(file.fileno())
     temporary.replace(path)
     sync_directory(path.parent)
+
+
+def sync_file(path: Path) -> None:
+    """Make the bytes of the file *path* durable. Raises OSError.
+
+    With a descriptor of its own: the kernel tells each open file of a failed write once, and this
+    must not hear of it in place of the log that waits for the same bytes.
+    """
+    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def sync_directory(directory: Path) -> None:

@@ -41,6 +41,7 @@ from leveret.storage.files import (
     needing_space,
     parents_of_missing,
     sync_directory,
+    sync_file,
 )
 from leveret.storage.key_ring import OVERHEAD, KeyRing
 from leveret.storage.offset_set import clip_intervals, merge_intervals
@@ -790,14 +791,11 @@ class SegmentLog:
         # Should a message be confirmed before the sweep is here.
         self._changed_directories[self.directory] = None
         self._left = left
-        sweep(self._found(following, following.log.take_handle()))
+        sweep(self._found(following))
 
-    def _found(self, segment: Segment, handle: int) -> Iterator[None]:
+    def _found(self, segment: Segment) -> Iterator[None]:
         # May run in another thread.
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        sync_file(segment.log.path)
         sync_directory(self.directory)
         self._founded = segment
         yield
@@ -833,7 +831,7 @@ class SegmentLog:
             if not compaction.is_done:
                 return
             self._compaction = None
-            self._take_over(compaction)
+            self._take_over(compaction, now_ms)
         for segment in self._segments:
             if (
                 segment.is_sealed
@@ -845,13 +843,15 @@ class SegmentLog:
             ):
                 self._open(segment)
                 self._compaction = Compaction(segment, self._options.index_interval_bytes)
+                if segment not in self._readers:
+                    segment.release()
                 self._space.sweep(self._compaction.run())
                 return
 
-    def _take_over(self, compaction: Compaction) -> None:
+    def _take_over(self, compaction: Compaction, now_ms: int) -> None:
         segment = compaction.segment
-        if compaction.revivals != segment.revivals:
-            compaction.cancel()  # it lacks messages that are ready again
+        if compaction.revivals != segment.revivals or self._retains(segment, now_ms):
+            compaction.cancel()  # it lacks messages that are ready again, or shall stay by now
             return
         if not compaction.size:
             if not compaction.may_retry:

@@ -352,6 +352,29 @@ def test_what_is_retained_is_not_compacted(home: Home) -> None:
     assert len(scan(home.log)) == 45
 
 
+def test_what_is_to_be_retained_by_now_stays(home: Home) -> None:
+    fill(home, 50)
+    mark(home.log, State.ACKED, (0, 39))
+    home.look()
+    home.work()
+    home.log.retention = Retention()
+    home.look()
+    assert len(scan(home.log)) == 50
+
+
+def test_an_unsynced_segment_holds_no_descriptor_once_it_is_compacted(home: Home) -> None:
+    append(home.log, *[10] * 5)
+    mark(home.log, State.ACKED, (0, 39))
+    home.look()
+    home.work()
+    home.look()
+    home.work()
+    (log,) = (path for path in home.directory.glob("*.log") if int(path.stem) == 0)
+    assert log.stat().st_size < 2000
+    assert payloads(home.log, [39, 45])
+    assert log.resolve() not in {path.resolve() for path in Path("/proc/self/fd").iterdir()}
+
+
 def test_a_full_disk_is_no_harm(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "disk").mkdir()
     with mounted(tmp_path / "disk", 256) as disk:
