@@ -480,7 +480,10 @@ class Connection:
         self.channels[number] = channel
         if self._publish_hold is not None:
             self._publish_hold.enter(channel)
-        self.send(number, commands.Channel.OpenOk())
+        # Clients skip the reserved argument as if it had no octets, which it has with pamqp's "0".
+        opened = commands.Channel.OpenOk()
+        opened.channel_id = ""
+        self.send(number, opened)
 
     def close_channel(self, number: int, error: SoftError, class_id: int, method_id: int) -> None:
         """Close one channel for *error*; the ids name the method at fault."""

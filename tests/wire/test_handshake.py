@@ -229,6 +229,13 @@ def test_a_channel_before_the_connection_is_open_is_refused(connect):
     assert refusal.text.startswith("UNEXPECTED_FRAME - type 1, all octets = <<")
 
 
+def test_the_reserved_argument_of_open_ok_is_empty(connect):
+    """Clients skip it as four octets, whatever it holds."""
+    peer = connect(1)
+    peer.send(method(2, commands.Channel.Open()))
+    assert peer.receive().payload == b"\x00\x14\x00\x0b" + bytes(4)
+
+
 def test_a_whole_handshake_in_one_write_and_byte_by_byte(connect):
     handshake = [
         PROTOCOL_HEADER,
