@@ -51,13 +51,17 @@ class Unmet(Exception):
     """The broker did something else than anybody expects; the message says what."""
 
 
+class Unavailable(Exception):
+    """The case found out that something it needs is not there; the message says what."""
+
+
 @dataclass(frozen=True, slots=True)
 class Case:
     """A check of one rule.
 
     `id` is unique and stable. `spec` and `rabbitmq` say in a few words what each expects; one of
     them is empty if it has nothing to say, and then the case counts for the other profile only.
-    `run` raises Unmet, or CaseTimeout. `limit_s` is what it may take.
+    `run` raises Unmet, CaseTimeout or Unavailable. `limit_s` is what it may take.
     """
 
     id: str

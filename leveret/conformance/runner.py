@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from enum import StrEnum
 
-from leveret.conformance.case import Case, Need, Profile, Seen, Unmet
+from leveret.conformance.case import Case, Need, Profile, Seen, Unavailable, Unmet
 from leveret.conformance.ground import Facilities, Ground
 from leveret.conformance.raw_client import CaseTimeout
 
@@ -60,6 +60,8 @@ def run_case(case: Case, facilities: Facilities) -> Result:
     try:
         seen = case.run(ground) or Seen(text="as expected")
         text = seen.text
+    except Unavailable as lack:
+        return Result(case, None, str(lack), is_skipped=True)
     except (Unmet, CaseTimeout, TimeoutError) as failure:
         text = str(failure)
     except OSError as error:

@@ -5,6 +5,7 @@ from leveret.conformance.cases import (
     basic_publishing,
     basic_settling,
     channel,
+    clients,
     confirm,
     connection,
     consuming,
@@ -66,4 +67,5 @@ CHAPTERS = (
     errors_arguments.chapter,
     errors_basic.chapter,
     errors_messages.chapter,
+    clients.chapter,
 )
