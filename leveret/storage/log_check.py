@@ -6,7 +6,7 @@ What recovery would do about it is asked of recovery itself. Harmless is what a 
 import re
 from collections.abc import Collection, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
 from struct import Struct
@@ -149,6 +149,8 @@ def unreadable(path: Path, error: OSError) -> Finding:
 
 def named(first: int, end: int) -> str:
     """The messages [first, end) in words."""
+    if end == first:
+        return f"bytes in front of message {first}"
     return f"message {first}" if end == first + 1 else f"messages {first} to {end - 1}"
 
 
@@ -257,7 +259,6 @@ def _judge(
     scan, path = segment.scan, segment.path
     planned = [finding for finding in plan if finding.path == path]
     cut = next((finding for finding in planned if finding.position is None), None)
-    bridged = {finding.position for finding in planned}
     if segment.header:
         yield Finding(path, segment.base_offset, segment.header, "the queue is stopped", position=0)
     elif segment.is_header_missing and scan.messages:
@@ -266,42 +267,39 @@ def _judge(
         segment.is_torn = bool(stretches) and stretches[0].position == HEADER_SIZE
         yield Finding(path, segment.base_offset, wrong, "recovery drops them", segment.is_torn, 0)
         return
+    bridged = {finding.position for finding in planned}
     for stretch in scan.stretches:
-        finding = _judge_stretch(segment, stretch, cut, ready)
-        is_behind = stretch.position in bridged or (
-            cut is not None and cut.offset <= stretch.offset
-        )
-        if stretch.position in bridged:
-            finding = replace(finding, repair="recovery puts a gap there, and what follows stays")
-        if is_behind and _is_hole(path, stretch.position, stretch.end_position):
-            what = named(stretch.offset, stretch.end_offset)
-            wrong = f"a power failure kept {what} from the disk"
-            finding = replace(finding, wrong=wrong, is_harmless=True)
+        finding = _judge_stretch(segment, stretch, cut, bridged, ready)
         if not finding.is_harmless:
             check.bad += stretch.end_offset - stretch.offset
         yield finding
     if scan.overlaps:
         wrong = f"goes on with message {scan.next_offset}, which the next segment begins with"
         yield Finding(path, scan.next_offset, wrong, "the queue is stopped", position=scan.position)
-        return
-    end_offset = segment.end_offset
-    lost = end_offset - scan.next_offset
+    else:
+        yield from _judge_end(segment, cut, ready, check)
+
+
+def _judge_end(
+    segment: SegmentCheck, cut: Finding | None, ready: Intervals, check: LogCheck
+) -> Iterator[Finding]:
+    """What is wrong behind the last good record."""
+    scan, path, first = segment.scan, segment.path, segment.scan.next_offset
+    end = segment.end_offset
     if scan.rest and segment.limit is not None and cut is None:
         # Recovery takes a closed segment as its index says.
-        end_offset = segment.limit if not lost else end_offset
-        lost = end_offset - scan.next_offset
-        what = named(scan.next_offset, end_offset) if lost else f"{scan.rest} bytes at the end"
-        repair = _stops(scan.next_offset, end_offset, ready) if lost else "not read"
-        yield Finding(path, scan.next_offset, f"damaged: {what}", repair, position=scan.position)
-    elif lost:
-        wrong = f"ends in front of {named(scan.next_offset, end_offset)}, which the index knows"
-        repair = f"recovery goes on without {'it' if lost == 1 else 'them'}"
-        yield Finding(path, scan.next_offset, wrong, repair, position=scan.position)
-    elif cut is not None and cut.offset == scan.next_offset:
+        end = end if end > first else segment.limit
+        what = named(first, end) if end > first else f"{scan.rest} bytes at the end"
+        repair = _stops(first, end, ready) if end > first else "not read"
+        yield Finding(path, first, f"damaged: {what}", repair, position=scan.position)
+    elif end > first:
+        wrong = f"ends in front of {named(first, end)}, which the index knows"
+        repair = f"recovery goes on without {'it' if end == first + 1 else 'them'}"
+        yield Finding(path, first, wrong, repair, position=scan.position)
+    elif cut is not None and cut.offset == first:
         is_torn = cut.is_harmless or _is_torn(scan)
-        yield Finding(path, cut.offset, cut.wrong, cut.repair, is_torn, scan.position)
-        return
-    check.bad += lost
+        yield Finding(path, first, cut.wrong, cut.repair, is_torn, scan.position)
+    check.bad += end - first
 
 
 def _is_torn(scan: LogScan) -> bool:
@@ -322,17 +320,27 @@ def _is_hole(path: Path, position: int, end_position: int) -> bool:
 
 
 def _judge_stretch(
-    segment: SegmentCheck, stretch: Stretch, cut: Finding | None, ready: Intervals
+    segment: SegmentCheck,
+    stretch: Stretch,
+    cut: Finding | None,
+    bridged: Collection[int | None],
+    ready: Intervals,
 ) -> Finding:
     path, first, end = segment.path, stretch.offset, stretch.end_offset
-    size = stretch.end_position - stretch.position
-    wrong = f"damaged: {named(first, end)}" if first < end else f"{size} bytes are no record"
-    if cut is not None and cut.offset <= first:
+    position, end_position = stretch.position, stretch.end_position
+    if position in bridged:
+        repair = "recovery puts a gap there, and what follows stays"
+    elif cut is not None and cut.offset <= first:
         behind = segment.scan.next_offset - end
         repair = f"recovery drops all from here on, {_count(behind)} behind it too"
     else:
-        repair = _stops(first, end, ready)
-    return Finding(path, first, wrong, repair, position=stretch.position)
+        wrong = f"damaged: {named(first, end)}"
+        return Finding(path, first, wrong, _stops(first, end, ready), position=position)
+    is_hole = _is_hole(path, position, end_position)
+    wrong = f"damaged: {named(first, end)}"
+    if is_hole:
+        wrong = f"a power failure kept {named(first, end)} from the disk"
+    return Finding(path, first, wrong, repair, is_hole, position)
 
 
 def _stops(first: int, end: int, ready: Intervals) -> str:

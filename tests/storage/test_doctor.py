@@ -1,6 +1,7 @@
 """The doctor: what it says of sound and damaged data directories, and what a repair does."""
 
 import json
+import os
 import random
 import shutil
 import sqlite3
@@ -32,6 +33,8 @@ from tests.storage.data_dirs import (
 from tests.storage.log_files import SMALL, append, mark, new_log, sync
 
 FIXTURES = sorted((Path(__file__).parent / "formats").glob("*.tar.xz"))
+ROUNDS = int(os.environ.get("LEVERET_FUZZ_ROUNDS", "20"))
+SEED = int(os.environ.get("LEVERET_FUZZ_SEED", "1"))
 READY = set(range(MESSAGES)) - ACKED
 FIRST, SECOND, THIRD, LAST = (f"{base:020}" for base in (0, 51, 82, 119))
 
@@ -491,10 +494,10 @@ def test_a_sound_directory_is_not_repaired(data_dir: Path) -> None:
     assert not (data_dir / "removed").exists()
 
 
-def test_flips_anywhere_cost_what_they_hit(pristine: Path, tmp_path: Path) -> None:
+def test_flips_of_damaged_files_cost_what_they_hit(pristine: Path, tmp_path: Path) -> None:
     """Nothing else is missing after a repair, and nothing came to be that was not."""
     logs = sorted(queue_dir(pristine).glob("*.log"))
-    for number in range(30):
+    for number in range(SEED, SEED + ROUNDS):
         choice = random.Random(number)
         copy = shutil.copytree(pristine, tmp_path / "copy")
         path = queue_dir(copy) / choice.choice(logs).name
@@ -524,10 +527,8 @@ def is_torn(offset: int, missing: set[int]) -> bool:
     return missing >= set(range(offset, MESSAGES))
 
 
-def test_whatever_is_done_to_the_files_a_repair_makes_them_sound(
-    pristine: Path, tmp_path: Path
-) -> None:
-    for number in range(40):
+def test_a_repair_of_damaged_files_makes_them_sound(pristine: Path, tmp_path: Path) -> None:
+    for number in range(SEED, SEED + ROUNDS):
         choice = random.Random(number)
         copy = shutil.copytree(pristine, tmp_path / "copy")
         directory = choice.choice((queue_dir(copy), delayed_dir(copy), keys_path(copy).parent))
