@@ -6,6 +6,7 @@ from leveret.conformance.cases import (
     basic_settling,
     channel,
     clients,
+    codes,
     confirm,
     connection,
     consuming,
@@ -29,9 +30,11 @@ from leveret.conformance.cases import (
     life_cycle_routes,
     limits,
     misc,
+    permissions,
     queue,
     queue_bindings,
     queue_removal,
+    tables,
     tx,
 )
 
@@ -57,6 +60,7 @@ CHAPTERS = (
     limits.chapter,
     dead_letters.chapter,
     misc.chapter,
+    clients.chapter,
     tx.chapter,
     confirm.chapter,
     errors_handshake.chapter,
@@ -67,5 +71,7 @@ CHAPTERS = (
     errors_arguments.chapter,
     errors_basic.chapter,
     errors_messages.chapter,
-    clients.chapter,
+    codes.chapter,
+    tables.chapter,
+    permissions.chapter,
 )

@@ -409,7 +409,7 @@ def secret_is_updated(ground: Ground) -> None:
     spec="320 connection-forced",
     rabbitmq="320 broker forced connection closure with reason 'shutdown'",
     needs=frozenset([Need.RESTART]),
-    limit_s=60.0,
+    limit_s=90.0,
 )
 def broker_stops(ground: Ground) -> Seen:
     """A broker that stops closes its connections."""
