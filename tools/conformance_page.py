@@ -2,9 +2,8 @@
 
     python tools/conformance_page.py leveret.json rabbitmq.json > docs/conformance.md
 
-Each failure of the second one needs an explanation in leveret/conformance/departures.csv, by case
-and version. Exit code: 1 if one has none, or one explains what is no failure; the page shows the
-first.
+Each failure needs an explanation in leveret/conformance/departures.csv, by case and broker. Exit
+code: 1 if one has none, or one explains what is no failure; the page shows the first.
 """
 
 import argparse
@@ -39,12 +38,12 @@ version, so that an older one departs from it too.
 
 
 class Broker(NamedTuple):
-    """One report: the broker, and its results by case."""
+    """One report: the broker, its results by case, and what explains its failures."""
 
     name: str
-    version: str
     results: Mapping[str, dict[str, Any]]
     not_observable: Sequence[dict[str, Any]]
+    explained: Mapping[str, str]
 
     @classmethod
     def read(cls, path: Path) -> "Broker":
@@ -52,7 +51,13 @@ class Broker(NamedTuple):
         report = json.loads(path.read_text(encoding="utf-8"))
         product, version = report["broker"]["product"], report["broker"]["version"]
         results = {result["case"]: result for result in report["results"]}
-        return cls(f"{product} {version}", version, results, report["not_observable"])
+        with DEPARTURES.open(encoding="utf-8", newline="") as file:
+            explained = {
+                row["case"]: row["explanation"]
+                for row in csv.DictReader(file)
+                if row["broker"] in (product, f"{product} {version}")
+            }
+        return cls(f"{product} {version}", results, report["not_observable"], explained)
 
     def failed(self, profile: str) -> list[dict[str, Any]]:
         """What does not meet the expectation of *profile*, or could not be carried out."""
@@ -67,26 +72,28 @@ def main() -> int:
     parser.add_argument("theirs", type=Path, metavar="RABBITMQ.json")
     arguments = parser.parse_args()
     ours, theirs = Broker.read(arguments.ours), Broker.read(arguments.theirs)
-    with DEPARTURES.open(encoding="utf-8", newline="") as file:
-        explained = {
-            row["case"]: row["explanation"]
-            for row in csv.DictReader(file)
-            if row["version"] == theirs.version
-        }
-    print("\n".join(_page(ours, theirs, explained)))
-    failed = {result["case"] for result in theirs.failed("rabbitmq")}
-    for case in sorted(failed - explained.keys()):
-        print(f"{theirs.name}: no explanation of {case}", file=sys.stderr)
-    for case in sorted(explained.keys() - failed):
-        print(f"{theirs.name}: an explanation of {case}, which has not failed", file=sys.stderr)
-    return 1 if failed != explained.keys() else 0
+    print("\n".join(_page(ours, theirs)))
+    complaints = [*_complaints(ours), *_complaints(theirs)]
+    for complaint in complaints:
+        print(complaint, file=sys.stderr)
+    return 1 if complaints else 0
 
 
-def _page(ours: Broker, theirs: Broker, explained: Mapping[str, str]) -> Iterator[str]:
+def _complaints(broker: Broker) -> Iterator[str]:
+    failed = {result["case"] for result in broker.failed("rabbitmq")}
+    for case in sorted(failed - broker.explained.keys()):
+        yield f"{broker.name}: no explanation of {case}"
+    for case in sorted(broker.explained.keys() - failed):
+        yield f"{broker.name}: an explanation of {case}, which has not failed"
+
+
+def _page(ours: Broker, theirs: Broker) -> Iterator[str]:
     yield _HEAD.format(ours=ours.name, theirs=theirs.name)
     yield from _summary(ours, theirs)
-    yield from _our_failures(ours)
-    yield from _their_failures(theirs, explained)
+    yield f"## What {ours.name} does otherwise than RabbitMQ\n"
+    yield from _failures(ours)
+    yield f"## What {theirs.name} does otherwise than is expected of RabbitMQ\n"
+    yield from _failures(theirs)
     yield from _departures(ours, theirs)
     yield from _cases(ours, theirs)
     yield from _not_observable(ours)
@@ -117,29 +124,15 @@ def _count(broker: Broker, profile: str, level: str) -> Counter[str]:
     )
 
 
-def _our_failures(ours: Broker) -> Iterator[str]:
-    failed = ours.failed("rabbitmq")
-    yield f"## What {ours.name} does otherwise than RabbitMQ\n"
-    if not failed:
-        yield "Nothing that a case looks at.\n"
-        return
-    yield "| case | level | expected | seen |\n|---|---|---|---|"
-    for result in failed:
-        cells = (result["case"], result["level"], result["rabbitmq"], result["broker"])
-        yield _row(*map(_cell, cells))
-    yield ""
-
-
-def _their_failures(theirs: Broker, explained: Mapping[str, str]) -> Iterator[str]:
-    failed = theirs.failed("rabbitmq")
-    yield f"## What {theirs.name} does otherwise than is expected of RabbitMQ\n"
+def _failures(broker: Broker) -> Iterator[str]:
+    failed = broker.failed("rabbitmq")
     if not failed:
         yield "Nothing that a case looks at.\n"
         return
     yield "| case | level | expected | seen | why |\n|---|---|---|---|---|"
     for result in failed:
-        why = explained.get(result["case"])
-        cells = (result["case"], result["level"], result["rabbitmq"], result["broker"])
+        why = broker.explained.get(result["case"])
+        cells = (result["title"], result["level"], result["rabbitmq"], result["broker"])
         yield _row(*map(_cell, cells), _cell(why) if why else "**not explained**")
     yield ""
 

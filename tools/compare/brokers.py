@@ -74,13 +74,13 @@ def rabbitmq(node: str = "compare", port: int = 5691) -> Broker:
 
 
 def managed(broker: Broker) -> Broker:
-    """The same RabbitMQ with its HTTP API, on the last of its ports."""
+    """The same RabbitMQ with plugins, among them its HTTP API on the last of its ports."""
     port = broker.port + 10000
     arguments = "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS"
     listener = f"-rabbitmq_management listener [{{{{port,{port}}}}},{{{{ip,{{{{127,0,0,1}}}}}}}}]"
     environment = {
         **broker.environment,
-        "RABBITMQ_ENABLED_PLUGINS": "rabbitmq_management",
+        "RABBITMQ_ENABLED_PLUGINS": "rabbitmq_management,rabbitmq_consistent_hash_exchange",
         arguments: f"{broker.environment[arguments]} {listener}",
     }
     return replace(broker, ports=(*broker.ports, port), environment=environment)
