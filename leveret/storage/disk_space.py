@@ -6,6 +6,7 @@ of one spent segment as its spare and write its next segment over it. Spares are
 back when they are not used soon.
 """
 
+import logging
 import os
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
@@ -13,6 +14,8 @@ from pathlib import Path
 from typing import Protocol
 
 from leveret.storage.committer import Syncable
+
+logger = logging.getLogger(__name__)
 
 STEP_BYTES = 4 * 1024 * 1024
 LOOK_MS = 60_000
@@ -103,7 +106,11 @@ class DiskSpace:
         )
         due = list(islice(overdue, _LOOKS_AT_ONCE))
         for tenant in due:
-            next_ms = tenant.look_after(now_ms)
+            try:
+                next_ms = tenant.look_after(now_ms)
+            except Exception:  # a fault of ours in one log; the others are looked after
+                logger.exception("not looked after any more: %s", tenant)
+                next_ms = None
             if next_ms is None:
                 self.forget(tenant)
             else:

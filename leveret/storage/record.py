@@ -159,12 +159,17 @@ def record_size(data: bytes, at: int = 0) -> int:
     return RECORD_HEADER_SIZE + length
 
 
+def is_control(data: bytes, at: int) -> bool:
+    """Whether the record whose header is at *at* is no message."""
+    return data[at + 16] >= _CONTROL_BYTE
+
+
 def gap_count(data: bytes, at: int) -> int:
     """Return how many messages the gap at *at* stands for, 0 if a message is there.
 
     *data* has the whole record if it is a gap.
     """
-    if data[at + 16] < _CONTROL_BYTE:
+    if not is_control(data, at):
         return 0
     count: int = GAP.unpack_from(data, at + RECORD_HEADER_SIZE)[1]
     return count

@@ -19,10 +19,11 @@ from leveret.storage.files import HEADER_SIZE, LogFile
 from leveret.storage.offset_index import OffsetIndex
 from leveret.storage.offset_set import OffsetSet
 from leveret.storage.record import (
-    GAP,
+    GAP_RECORD_SIZE,
     RECORD_HEADER_SIZE,
     Picked,
     gap_count,
+    is_control,
     read_batches,
     read_record,
     record_length,
@@ -156,13 +157,16 @@ class Segment:
 
     @property
     def last_timestamp_ms(self) -> int:
-        """The timestamp of the last record, 0 in an empty segment. Raises OSError."""
+        """The timestamp of the last record that is there, 0 in an empty segment. Raises OSError."""
         if not self._last_timestamp_ms and not self.is_empty:
+            self._last_timestamp_ms = self.first_timestamp_ms
             was_open = self.log.is_open
             self.open()
             position = self.index.lookup(self.next_offset - 1 - self.base_offset)[1]
             while position < self.size:
                 header = self.log.read(position, RECORD_HEADER_SIZE)
+                if len(header) < RECORD_HEADER_SIZE:
+                    break
                 position += record_size(header)
                 self._last_timestamp_ms = record_timestamp_ms(header)
             if not was_open:
@@ -365,7 +369,10 @@ class Segment:
     def load_indexes(self, *, is_closed: bool = True) -> None:
         """Read the index files. Raises DamagedIndex, UnsupportedFormat."""
         self.index.load()
-        self.times.load()
+        if len(self.index) <= 1 and not self.times.path.exists():
+            self.times.clear()  # without a record there is nothing but the entry of the end
+        else:
+            self.times.load()
         if is_closed and len(self.index) > len(self.times) + 1:
             raise DamagedIndex(f"{self.times.path}: expected as many entries as in the index")
 
@@ -573,10 +580,12 @@ class Segment:
         window = b""
         place = 0
         while position < self.size:
-            if place + RECORD_HEADER_SIZE + GAP.size > len(window):
+            if place + GAP_RECORD_SIZE > len(window):
                 window, place = self.log.read(position, _SKIP_BYTES), 0
                 if len(window) < RECORD_HEADER_SIZE:
                     raise CorruptRecord(self.log.path, position, at, "a record, not the end")
+            if is_control(window, place) and place + GAP_RECORD_SIZE > len(window):
+                raise CorruptRecord(self.log.path, position, at, "a gap, not the end")
             gone = gap_count(window, place)
             yield at, gone, position
             size = record_size(window, place)

@@ -121,3 +121,32 @@ def test_a_directory_goes_with_its_files(tmp_path: Path) -> None:
     for _ in remove_directory(directory):
         pass
     assert not directory.exists()
+
+
+class FaultyLog:
+    """One that cannot be looked after, by a fault of ours."""
+
+    def look_after(self, now_ms: int) -> int | None:
+        raise ValueError("a fault of ours")
+
+    def take_written(self) -> int:
+        return 0
+
+    def take_sync(self, include_state: bool) -> None:
+        return None
+
+    def fail(self, error: Exception) -> None:
+        return None
+
+
+def test_a_fault_in_one_log_is_no_harm_to_others(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    space = DiskSpace()
+    space.watch(FaultyLog(), 0)
+    log = new_log(tmp_path / "q", space=space)
+    append(log, 1)
+    assert log in space.look_after(10**9)
+    assert "a fault of ours" in caplog.text
+    assert space.look_after(2 * 10**9) == [log]
+    log.close()

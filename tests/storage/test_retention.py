@@ -1,5 +1,6 @@
 """Settled messages that stay on disk for a time, or up to a size."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -126,6 +127,24 @@ def test_the_age_is_known_without_an_index(tmp_path: Path, clock: Clock) -> None
         path.unlink()
     clock.now_ms += 80_000
     mark(log, State.ACKED, (50, 60))
+    assert log.first_offset == 40
+    log.close()
+
+
+def test_a_log_that_was_truncated_under_us_goes_too(tmp_path: Path, clock: Clock) -> None:
+    log, _ = open_log(tmp_path / "q", clock, FOREVER)
+    fill(log, clock, 90)
+    mark(log, State.ACKED, (0, 50))
+    sync(log)
+    log.close()
+    space = DiskSpace()
+    log, _ = open_log(log.directory, clock, Retention(age_ms=70_000), space)
+    log.watch()
+    log.flush_state()
+    for path in log.directory.glob("*.log"):
+        os.truncate(path, 8)
+    clock.now_ms += 10**6
+    assert space.look_after(clock.now_ms) == [log]
     assert log.first_offset == 40
     log.close()
 
