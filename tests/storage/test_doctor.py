@@ -245,6 +245,17 @@ def test_a_closed_segment_that_is_truncated(data_dir: Path) -> None:
     check_ready(data_dir, {116, 117, 118})
 
 
+def test_a_closed_segment_that_has_lost_all_is_empty_from_then_on(data_dir: Path) -> None:
+    queue = queue_dir(data_dir)
+    (queue / "snapshot").unlink()
+    (queue / f"{SECOND}.index").unlink()
+    (queue / f"{SECOND}.timeindex").unlink()
+    (queue / f"{SECOND}.log").write_bytes((queue / f"{SECOND}.log").read_bytes()[:8])
+    look(data_dir)
+    repair(data_dir)
+    check_ready(data_dir, set(range(51, 82)))
+
+
 def test_a_log_whose_header_is_damaged_is_read_all_the_same(data_dir: Path) -> None:
     for name, position in ((FIRST, 1), (SECOND, 5), (LAST, 7)):
         change(queue_dir(data_dir) / f"{name}.log", position, bit=64)
