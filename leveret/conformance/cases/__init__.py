@@ -35,12 +35,14 @@ from leveret.conformance.cases import (
     queue_bindings,
     queue_removal,
     tables,
+    tuning,
     tx,
 )
 
 CHAPTERS = (
     domains.chapter,
     connection.chapter,
+    tuning.chapter,
     heartbeats.chapter,
     channel.chapter,
     exchange_types.chapter,
