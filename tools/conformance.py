@@ -4,9 +4,9 @@
     python tools/conformance.py rabbitmq --only exchange
 
 The broker runs on ports and in a directory of its own, can be restarted, and is gone afterwards.
-RabbitMQ, as Debian packages it, has its HTTP API and consistent hashing. Further arguments are those
-of `leveret conformance`. Exit code: that of `leveret conformance`; 2 too if the broker does not
-start.
+RabbitMQ, as Debian packages it, has its HTTP API and consistent hashing. Further arguments are
+those of `leveret conformance`. Exit code: that of `leveret conformance`; 2 too if the broker does
+not start.
 """
 
 import argparse

@@ -177,9 +177,16 @@ def _cases(ours: Broker, theirs: Broker) -> Iterator[str]:
         if begin != chapter:
             chapter = begin
             yield f"\n### {chapter.replace('_', ' ')}\n"
-            yield f"| rule | level | | {ours.name} | {theirs.name} |\n|---|---|---|---|---|"
-        met = _met(result), _met(theirs.results.get(name))
-        yield _row(_cell(result["rule"]), result["level"], _cell(result["title"]), *met)
+            yield f"| rule | level | | specification | RabbitMQ | {ours.name} | {theirs.name} |"
+            yield "|---|---|---|---|---|---|---|"
+        spec, rabbitmq = result["spec"], result["rabbitmq"]
+        texts = (result["rule"], result["level"], result["title"], spec)
+        yield _row(
+            *map(_cell, texts),
+            "the same" if rabbitmq == spec else _cell(rabbitmq),
+            _met(result),
+            _met(theirs.results.get(name)),
+        )
     yield ""
 
 
