@@ -48,6 +48,7 @@ class LazyGroup(click.Group):
       leveret serve --help    every option
       leveret queue list      the queues of the broker that runs on ./leveret-data
       leveret bench --help    measure a broker
+      leveret conformance     ask a broker what it does with each rule of AMQP
     """,
 )
 @click.version_option(__version__, prog_name="leveret", message="%(prog)s %(version)s")
