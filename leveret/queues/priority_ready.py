@@ -21,7 +21,7 @@ COMPACT_AT = 4096
 class LevelReady:
     """The ready offsets of one level, oldest first."""
 
-    __slots__ = ("_head", "_offsets", "_returned", "append", "extend")
+    __slots__ = ("_head", "_is_sorted", "_offsets", "_returned", "append", "extend")
 
     def __init__(self) -> None:
         self._offsets = array("Q")
@@ -29,7 +29,8 @@ class LevelReady:
         self.append = self._offsets.append
         self.extend = self._offsets.extend
         self._head = 0
-        self._returned: list[int] = []
+        self._returned: list[int] = []  # a heap
+        self._is_sorted = True  # is all of it in order, as who looks at ranges wants it?
 
     def __len__(self) -> int:
         return len(self._offsets) - self._head + len(self._returned)
@@ -50,35 +51,50 @@ class LevelReady:
 
     def put_back(self, offset: int) -> None:
         """A message that was taken before."""
+        if self._is_sorted and self._returned and offset < self._returned[-1]:
+            self._is_sorted = False
         heapq.heappush(self._returned, offset)
+
+    def _sorted(self) -> list[int]:
+        """What came back, oldest first: as good a heap."""
+        if not self._is_sorted:
+            self._returned.sort()
+            self._is_sorted = True
+        return self._returned
 
     def within(self, start: int, stop: int) -> list[tuple[int, bool]]:
         """Those in [start, stop), each with whether it was delivered before."""
         low = bisect_left(self._offsets, start, self._head)
         high = bisect_left(self._offsets, stop, low)
-        returned = [(offset, True) for offset in self._returned if start <= offset < stop]
-        return returned + [(offset, False) for offset in self._offsets[low:high]]
+        found = [(offset, False) for offset in self._offsets[low:high]]
+        returned = self._sorted()
+        low = bisect_left(returned, start)
+        found += [(offset, True) for offset in returned[low : bisect_left(returned, stop, low)]]
+        return found
 
     def next_from(self, offset: int) -> int | None:
         """The first at or behind *offset*."""
         place = bisect_left(self._offsets, offset, self._head)
-        behind = [own for own in self._returned if own >= offset]
-        behind += self._offsets[place : place + 1]
-        return min(behind, default=None)
+        behind = self._offsets[place : place + 1].tolist()
+        returned = self._sorted()
+        place = bisect_left(returned, offset)
+        return min(behind + returned[place : place + 1], default=None)
 
     def withdraw(self, start: int, stop: int) -> list[int]:
         """Take those in [start, stop)."""
         taken = [offset for offset, _ in self.within(start, stop)]
         low = bisect_left(self._offsets, start, self._head)
         del self._offsets[low : bisect_left(self._offsets, stop, low)]
-        self._returned = [offset for offset in self._returned if not start <= offset < stop]
-        heapq.heapify(self._returned)
+        returned = self._sorted()
+        low = bisect_left(returned, start)
+        del returned[low : bisect_left(returned, stop, low)]
         return taken
 
     def take(self, limit: int) -> list[int]:
         """Take the oldest that are alike: all delivered before, or none."""
         if self._returned:
             count = min(limit, len(self._returned))
+            self._is_sorted = False
             return [heapq.heappop(self._returned) for _ in range(count)]
         taken = self._offsets[self._head : self._head + limit].tolist()
         self._head += len(taken)
