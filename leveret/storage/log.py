@@ -37,7 +37,6 @@ from leveret.storage.errors import (
 )
 from leveret.storage.files import (
     HEADER_SIZE,
-    LogFile,
     needing_space,
     parents_of_missing,
     sync_directory,
@@ -49,6 +48,7 @@ from leveret.storage.record import ENCRYPTED, Picked, encode_batch, records_with
 from leveret.storage.retention import Retention
 from leveret.storage.segment import KEY_SHIFT, Segment
 from leveret.storage.snapshot import Snapshot, write_snapshot
+from leveret.storage.spare import Spare
 from leveret.storage.state_log import State
 from leveret.storage.sync_work import SyncWork
 
@@ -59,8 +59,6 @@ logger = logging.getLogger(__name__)
 
 LAST_SNAPSHOT_BYTES = 64 * 1024
 """What recovery may have to read after a log was closed."""
-SPARE_NAME = "spare"
-"""The file of a spent segment, kept to be written over."""
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -138,8 +136,7 @@ class SegmentLog:
         self._space = space or DiskSpace()
         self._retention: Retention | None = None
         self._segment_bytes = options.segment_bytes
-        self._spare: LogFile | None = None
-        self._ready_spare: LogFile | None = None
+        self._spare = Spare(directory, self._space)
         self._segments = list(segments) or [Segment(directory, 0, options.index_interval_bytes)]
         self._active = self._segments[-1]
         self._next_offset = self._active.next_offset
@@ -461,7 +458,7 @@ class SegmentLog:
                         self.take_snapshot(sweep_now)
         finally:
             self._space.forget(self)
-            self.drop_spare()
+            self._spare.drop_spare()
             for segment in self._segments:
                 segment.close()
 
@@ -469,7 +466,7 @@ class SegmentLog:
         """Close the files and have the directory removed with all that is in it."""
         self._space.forget(self)
         self._cancel_compaction()
-        self.drop_spare()
+        self._spare.drop_spare()
         for segment in self._segments:
             segment.close()
         self._failure = f"{self.directory}: deleted"
@@ -644,11 +641,8 @@ class SegmentLog:
         self._touched[sealed] = None
         self._active = following or self._new_segment()
         self._segments.append(self._active)
-        spare = self._spare
-        if following is None and spare is not None and spare is self._ready_spare:
-            self._active.log.reuse(spare)
-            self._spare = self._ready_spare = None
-            self._space.spare_gone(self)
+        if following is None:
+            self._spare.give_to(self._active.log)
 
     def _new_segment(self) -> Segment:
         base_offset = self._active.next_offset
@@ -897,21 +891,10 @@ class SegmentLog:
         self._unindexed.pop(segment, None)
         self._unsynced_states.pop(segment, None)
         self._readers.pop(segment, None)
-        space = self._space
         is_large = segment.size >= self._options.segment_bytes // 2
-        if is_large and space.admits_spare(self, self._clock_ms()):
-            self._spare = segment.set_aside(self.directory / SPARE_NAME, space.sweep)
-            space.sweep(self._shelve(self._spare))
-        else:
-            segment.delete(space.sweep)
+        if not (is_large and self._spare.take(segment, self._clock_ms())):
+            segment.delete(self._space.sweep)
         self._has_deleted = True
-
-    def _shelve(self, spare: LogFile) -> Iterator[None]:
-        # Written over while a power failure could still bring its old name back, the file would
-        # be a segment full of damage. May run in another thread.
-        sync_directory(self.directory)
-        self._ready_spare = spare
-        yield
 
     def take_snapshot(self, sweep: Sweep | None = None) -> None:
         """Have a snapshot of what was flushed written by *sweep*, unless one is under way."""
@@ -935,14 +918,6 @@ class SegmentLog:
             yield from write_snapshot(self.directory, snapshot)
         finally:
             self._is_snapshotting = False
-
-    def drop_spare(self) -> None:
-        """Give back the file of a spent segment that was kept for the next one."""
-        spare, self._spare = self._spare, None
-        self._space.spare_gone(self)
-        descriptor = spare.remove() if spare is not None else None
-        if descriptor is not None:
-            self._space.sweep(give_back(descriptor))
 
     def _close_sealed(self, include_state: bool) -> None:
         """A log with many closed segments must not hold descriptors for each."""

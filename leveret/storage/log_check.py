@@ -16,7 +16,7 @@ from leveret.storage.due_run import DUE_MAGIC, DUE_SUFFIX, DueRun
 from leveret.storage.errors import DamagedIndex, DamagedSnapshot, StorageError, UnsupportedFormat
 from leveret.storage.files import HEADER_SIZE, check_header, is_unwritten
 from leveret.storage.key_ring import KEYS_NAME
-from leveret.storage.log import SPARE_NAME, LogOptions
+from leveret.storage.log import LogOptions
 from leveret.storage.log_scan import LogScan, Progress, Stretch, is_misplaced, scan_log
 from leveret.storage.offset_index import OFFSET_INDEX_MAGIC
 from leveret.storage.offset_set import intersect
@@ -39,6 +39,7 @@ from leveret.storage.snapshot import (
     Snapshot,
     decode_snapshot,
 )
+from leveret.storage.spare import SPARE_NAME
 from leveret.storage.state_log import ENTRY_SIZE, STATE_MAGIC
 from leveret.storage.time_index import TIME_INDEX_MAGIC
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from leveret.storage.disk_space import DiskSpace
 from leveret.storage.errors import CorruptRecord, DamagedIndex, DamagedSnapshot, UnsupportedFormat
 from leveret.storage.files import HEADER_SIZE, check_header, file_header, is_unwritten
-from leveret.storage.log import SPARE_NAME, LogOptions, SegmentLog
+from leveret.storage.log import LogOptions, SegmentLog
 from leveret.storage.offset_set import OffsetSet, intersect, merge_intervals
 from leveret.storage.outcomes import Outcomes, clip_entries
 from leveret.storage.record import (
@@ -43,6 +43,7 @@ from leveret.storage.snapshot import (
     Snapshot,
     decode_snapshot,
 )
+from leveret.storage.spare import SPARE_NAME
 from leveret.storage.state_log import (
     ENTRY_SIZE,
     STATE_MAGIC,

@@ -15,7 +15,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from leveret.queues.delay import SEGMENT_BYTES, TAKE_BYTES, DelayStore, Due
 from leveret.storage.disk_space import DiskSpace
 from leveret.storage.errors import CorruptRecord, LogFailed
-from leveret.storage.log import MIB, SPARE_NAME, LogOptions
+from leveret.storage.log import MIB, LogOptions
+from leveret.storage.spare import SPARE_NAME
 
 OPTIONS = LogOptions(segment_bytes=16384, index_interval_bytes=512)
 NOW_MS = 1_700_000_000_000

@@ -4,7 +4,8 @@ from pathlib import Path
 import pytest
 
 from leveret.storage.disk_space import STEP_BYTES, DiskSpace, Work, give_back, remove_directory
-from leveret.storage.log import SPARE_NAME, SegmentLog
+from leveret.storage.log import SegmentLog
+from leveret.storage.spare import SPARE_NAME
 from leveret.storage.state_log import State
 from tests.storage.log_files import append, crash, mark, names, new_log, read_all, reopen, sync
 
