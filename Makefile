@@ -8,7 +8,7 @@ SOURCES := $(wildcard leveret tests examples tools)
 # A checkout on sys.path would put the link `amqp` in front of Celery's package of that name.
 export PYTHONSAFEPATH = 1
 
-.PHONY: run test fast model fuzz-storage kill-loop check format lint types features storage-figures \
+.PHONY: run test fast model fuzz fuzz-storage kill-loop check format lint types features storage-figures \
 	conformance conformance-rabbitmq conformance-page clean
 
 run: $(VENV)/run.stamp
@@ -31,6 +31,12 @@ SEED ?= $(shell date +%s)
 ROUNDS ?= 1000000
 fuzz-storage: $(VENV)/dev.stamp
 	LEVERET_FUZZ_SEED=$(SEED) LEVERET_FUZZ_ROUNDS=$(ROUNDS) $(BIN)/pytest --timeout=0 tests/crash/test_damage.py -k damaged_files $(ARGS)
+
+# Conversations with a broker, mad ones and recorded ones that were spoilt, for an hour: other ones
+# each time. A failure names its seed and the bytes: `make fuzz SEED=<seed> TIME_S=0` does it again.
+TIME_S ?= 3600
+fuzz: $(VENV)/dev.stamp
+	FUZZ_SEED=$(SEED) FUZZ_SECONDS=$(TIME_S) $(BIN)/pytest --timeout=0 tests/wire/test_fuzz.py $(ARGS)
 
 # SIGKILL under load, again and again: ROUNDS=100 for an hour.
 kill-loop: $(VENV)/dev.stamp
