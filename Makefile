@@ -40,7 +40,7 @@ fuzz: $(VENV)/dev.stamp
 
 # SIGKILL under load, again and again: ROUNDS=100 for an hour.
 kill-loop: $(VENV)/dev.stamp
-	LEVERET_KILL_ROUNDS=$(ROUNDS) $(BIN)/pytest --timeout=0 tests/durability/test_kill_many_queues.py $(ARGS)
+	KILL_ROUNDS=$(ROUNDS) $(BIN)/pytest --timeout=0 tests/durability/test_kill_many_queues.py $(ARGS)
 
 # What a broker does with each rule of AMQP: ours, started for it; then RabbitMQ; then both as a page.
 RABBITMQ := /usr/lib/rabbitmq/bin/rabbitmq-server

@@ -22,7 +22,7 @@ from tests.conftest import BrokerProcess
 from tests.durability.client import Delivery, RawClient, connected, encode_publish
 from tests.waiting import eventually
 
-ROUNDS = int(os.environ.get("LEVERET_KILL_ROUNDS", "4"))
+ROUNDS = int(os.environ.get("KILL_ROUNDS", "4"))
 QUEUES = 60
 DEAD, DUE, DELAYS = "dead", "due", "delays"
 BURST = 40
