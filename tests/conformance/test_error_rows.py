@@ -1,7 +1,7 @@
 """The catalogue of errors: every row has a case, or the reason why it cannot have one."""
 
-from leveret.conformance.catalogue import all_cases
 from leveret.conformance.cases.refusals import UNREACHABLE
+from leveret.conformance.catalogue import all_cases
 
 
 def test_every_row_has_a_case_or_a_reason() -> None:
