@@ -22,13 +22,14 @@ class ReadyRange(NamedTuple):
 class ReadyList:
     """Ready offsets: a cursor into the log plus the ranges returned below it."""
 
-    __slots__ = ("_returned", "count", "cursor", "end")
+    __slots__ = ("_is_sorted", "_returned", "count", "cursor", "end")
 
     def __init__(self, cursor: int) -> None:
         self.cursor = cursor
         self.end = cursor
         self.count = 0
-        self._returned: list[ReadyRange] = []
+        self._returned: list[ReadyRange] = []  # a heap
+        self._is_sorted = True  # is all of it in order, as who looks at ranges wants it?
 
     def extend(self, end: int) -> None:
         """New messages up to offset *end* (exclusive) are ready."""
@@ -68,6 +69,7 @@ class ReadyList:
             start, end, redelivered = self._returned[0]
             if stop == end:
                 heapq.heappop(self._returned)
+                self._is_sorted = False
             else:
                 heapq.heapreplace(self._returned, ReadyRange(stop, end, redelivered))
             self.count -= stop - start
@@ -82,18 +84,20 @@ class ReadyList:
 
     def within(self, start: int, stop: int) -> list[ReadyRange]:
         """What is ready in [start, stop), oldest first."""
-        pieces = [*self._returned, ReadyRange(self.cursor, self.end, False)]
-        return sorted(
+        first, last = self._places(start, stop)
+        pieces = [*self._returned[first:last], ReadyRange(self.cursor, self.end, False)]
+        return [
             ReadyRange(max(piece.start, start), min(piece.stop, stop), piece.redelivered)
             for piece in pieces
             if max(piece.start, start) < min(piece.stop, stop)
-        )
+        ]
 
     def next_from(self, offset: int) -> int | None:
         """The first that is ready at or behind *offset*."""
-        pieces = [*self._returned, ReadyRange(self.cursor, self.end, False)]
-        behind = [piece.start for piece in pieces if max(piece.start, offset) < piece.stop]
-        return max(min(behind), offset) if behind else None
+        first, _ = self._places(offset, offset)
+        if first < len(self._returned):
+            return max(self._returned[first].start, offset)
+        return max(self.cursor, offset) if max(self.cursor, offset) < self.end else None
 
     def withdraw(self, start: int, stop: int) -> None:
         """[start, stop), all of it ready, is so no more."""
@@ -104,17 +108,25 @@ class ReadyList:
             self.cursor = stop
             return
         pieces: list[ReadyRange] = []
-        for piece in self._returned:
-            if piece.stop <= start or stop <= piece.start:
-                pieces.append(piece)
-                continue
+        first, last = self._places(start, stop)
+        for piece in self._returned[first:last]:
             if piece.start < start:
                 pieces.append(piece._replace(stop=start))
             if stop < piece.stop:
                 pieces.append(piece._replace(start=stop))
-        heapq.heapify(pieces)
-        self._returned = pieces
+        self._returned[first:last] = pieces
         self.cursor = max(self.cursor, stop)
+
+    def _places(self, start: int, stop: int) -> tuple[int, int]:
+        """Where in what came back those that share something with [start, stop) begin and end."""
+        returned = self._returned
+        if not self._is_sorted:
+            returned.sort()  # as good a heap
+            self._is_sorted = True
+        first = bisect_left(returned, (start,))
+        if first and returned[first - 1].stop > start:
+            first -= 1
+        return first, bisect_left(returned, (stop,), first)
 
     def ranges(self) -> list[tuple[int, int]]:
         """All that is ready, oldest first."""
@@ -132,6 +144,8 @@ class ReadyList:
         return ranges
 
     def _return(self, piece: ReadyRange) -> None:
+        if self._is_sorted and self._returned and piece < self._returned[-1]:
+            self._is_sorted = False
         heapq.heappush(self._returned, piece)
         self.count += piece.stop - piece.start
 
