@@ -38,6 +38,8 @@ Examples:
       the cases that have exchange in their names
   leveret conformance --only 'rule-2?' --only '*prefetch*'
       patterns, as a shell has them
+  leveret conformance --skip clients/
+      without the client libraries
   leveret conformance --profile spec --format html > report.html
       what the letter of the specification says of it
   leveret conformance --restart-command 'systemctl restart leveret'
@@ -56,6 +58,13 @@ kept, 1 if not, 2 if the cases could not be run."""
     multiple=True,
     metavar="PATTERN",
     help="Cases with this in their id or rule; * and ? as in a shell. May be repeated.",
+)
+@click.option(
+    "--skip",
+    "left_out",
+    multiple=True,
+    metavar="PATTERN",
+    help="Cases to leave out, said in the same way. May be repeated.",
 )
 @click.option(
     "--profile",
@@ -83,6 +92,7 @@ kept, 1 if not, 2 if the cases could not be run."""
 def command(
     uri: str,
     patterns: tuple[str, ...],
+    left_out: tuple[str, ...],
     profile: str,
     form: str,
     management_url: str,
@@ -95,7 +105,12 @@ def command(
     management URL or a way to restart the broker, has it skipped.
     """
     chosen = Profile(profile)
-    cases = [case for case in all_cases() if chosen in case.profiles and _fits(case, patterns)]
+    cases = [
+        case
+        for case in all_cases()
+        if chosen in case.profiles and _fits(case, patterns)
+        if not (left_out and _fits(case, left_out))
+    ]
     if not cases:
         _fail(f"no case of profile {chosen} fits {' or '.join(patterns)}")
     if is_list:

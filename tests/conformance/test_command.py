@@ -43,6 +43,15 @@ def test_only_takes_parts_and_patterns_of_ids_and_rules(pattern: str) -> None:
     assert len(names) < len(all_cases()) / 4
 
 
+def test_skip_leaves_out_what_it_names() -> None:
+    everything = listed("--only", "exchange")
+    left = listed("--only", "exchange", "--skip", "rule-38/", "--skip", "rule-39/")
+    assert set(everything) - set(left) == {
+        *listed("--only", "rule-38/"),
+        *listed("--only", "rule-39/"),
+    }
+
+
 def test_only_may_be_repeated() -> None:
     both = {*listed("--only", "rule-38/"), *listed("--only", "rule-39/")}
     assert set(listed("--only", "rule-38/", "--only", "rule-39/")) == both
