@@ -5,7 +5,7 @@ from pamqp import commands
 from leveret.conformance.case import Chapter, Seen, judge
 from leveret.conformance.cases.connection import NO_WORD, close_or_end, greeted, logged_in, login
 from leveret.conformance.cases.refusals import refusal
-from leveret.conformance.cases.steps import publish_all
+from leveret.conformance.cases.steps import enqueue
 from leveret.conformance.ground import Ground
 from leveret.conformance.raw_client import Refusal, connection_closed, method
 
@@ -97,8 +97,7 @@ def frames_are_cut_for_the_client(ground: Ground) -> Seen:
     publisher, consumer = ground.wire(1), ground.wire(1, frame_max=8192)
     queue = ground.queue(publisher, durable=True)
     body = bytes(range(256)) * 200
-    publish_all(publisher, queue, body)
-    publisher.check()
+    enqueue(publisher, queue, body)
     consumer.call(1, commands.Basic.Get(queue=queue, no_ack=True), commands.Basic.GetOk)
     consumer.receive()
     received, largest = b"", 0
