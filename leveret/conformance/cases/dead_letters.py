@@ -382,7 +382,7 @@ def a_cycle_leaves_out_one_queue_only(ground: Ground) -> Seen:
     bind(wire, queue, exchange)
     bind(wire, other, exchange)
     consume(wire, other, 2, no_ack=True)
-    fill(wire, queue, b"1")
+    publish_all(wire, queue, b"1")
     letter = delivery(wire, 2)
     judge(counts(wire, queue)[0], rabbitmq=0)
     return judge(_summary(letter), rabbitmq=[(queue, "expired", 1)])

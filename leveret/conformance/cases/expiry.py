@@ -127,10 +127,10 @@ def no_time_at_all(ground: Ground) -> Seen:
 def what_is_held_does_not_die(ground: Ground) -> Seen:
     """A message does not die while a client holds it; given back late it does, without new time."""
     wire = ground.wire(1, 2)
-    queue, dead = have_dead(ground, wire, message_ttl=10 * SHORT_MS)
+    queue, dead = have_dead(ground, wire, message_ttl=15 * SHORT_MS)
     fill(wire, queue, b"1")
     held = hold(wire, queue)
-    _outlive(ground, wire, 10 * SHORT_MS)
+    _outlive(ground, wire, 15 * SHORT_MS)
     stay_quiet(wire, dead)
     tell(wire, commands.Basic.Nack(held.tag, False, True))
     letter = delivery(wire, 2)
