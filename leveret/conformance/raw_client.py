@@ -320,7 +320,10 @@ class Wire:
 
     def refusal(self) -> Refusal:
         """The close that comes next, confirmed as the protocol asks for. Raises Unmet."""
-        received = self.receive()
+        return self._confirmed(self.receive())
+
+    def _confirmed(self, received: RawFrame) -> Refusal:
+        """Answer the close that was received."""
         close = received.method
         if isinstance(close, commands.Connection.Close):
             with suppress(Ended):
@@ -350,10 +353,9 @@ class Wire:
         """Send a method; answers the reply to it, or how it was refused."""
         self.send(method(channel, request))
         received = self.receive()
-        self._frames.insert(0, received)
         if isinstance(received.method, commands.Connection.Close | commands.Channel.Close):
-            return self.refusal()
-        return self.receive().method
+            return self._confirmed(received)
+        return received.method
 
     def start(self) -> commands.Connection.Start:
         """Greet; answers the broker's greeting."""
