@@ -3,10 +3,13 @@
 import json
 import subprocess
 import sys
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any
 
 import pytest
 
+from leveret.conformance import cases
 from leveret.conformance.catalogue import all_cases, rules_without_case
 from leveret.conformance.rules import rules
 from tests.conftest import ROOT
@@ -56,6 +59,14 @@ def test_restarts_are_part_of_it(report: dict[str, Any]) -> None:
         if result["outcome"] == "skipped" and not result["case"].startswith("clients/")
     }
     assert skipped <= {"needs --management-url"}
+
+
+def test_every_chapter_is_part_of_the_suite() -> None:
+    found = [
+        import_module(f"{cases.__name__}.{module.name}") for module in iter_modules(cases.__path__)
+    ]
+    written = {module.chapter.name for module in found if hasattr(module, "chapter")}
+    assert {chapter.name for chapter in cases.CHAPTERS} == written
 
 
 def test_a_case_names_a_rule_that_there_is() -> None:
