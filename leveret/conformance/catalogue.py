@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from leveret.conformance.case import Case
 from leveret.conformance.cases import CHAPTERS
-from leveret.conformance.rules import Rule, rules
+from leveret.conformance.cases.refusals import UNREACHABLE
+from leveret.conformance.rules import Level, Rule, rules
 
 
 def all_cases() -> list[Case]:
@@ -13,8 +14,9 @@ def all_cases() -> list[Case]:
 
 
 def rules_not_observable() -> Sequence[Rule]:
-    """The rules that no client can see kept or broken."""
-    return [rule for rule in rules().values() if not rule.observable]
+    """The rules that no client can see kept or broken, and such rows of the error catalogue."""
+    unseen = [rule for rule in rules().values() if not rule.observable]
+    return unseen + [_row(name, reason) for name, reason in UNREACHABLE.items()]
 
 
 def rules_without_case() -> Sequence[Rule]:
@@ -23,3 +25,10 @@ def rules_without_case() -> Sequence[Rule]:
     return [
         rule for number, rule in rules().items() if rule.observable and str(number) not in looked_at
     ]
+
+
+def _row(name: str, reason: str) -> Rule:
+    """A row of the catalogue of errors in the shape of a rule."""
+    number = name.removeprefix("error-")
+    place = "catalogue of errors"
+    return Rule(name, place, f"row {number}", Level.MUST, "server", "", False, reason, "")

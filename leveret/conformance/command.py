@@ -12,7 +12,7 @@ from leveret.conformance.case import Case, Profile, Unmet
 from leveret.conformance.catalogue import all_cases, rules_not_observable, rules_without_case
 from leveret.conformance.ground import Facilities
 from leveret.conformance.raw_client import Address, CaseTimeout, Wire
-from leveret.conformance.report import Report, rule_name, to_json
+from leveret.conformance.report import Report, rule_id, rule_name, to_json
 from leveret.conformance.report_html import html
 from leveret.conformance.report_junit import junit
 from leveret.conformance.report_table import table
@@ -163,11 +163,7 @@ def _greet(address: Address) -> tuple[str, str]:
 
 
 def _asked(found: Sequence[Rule], patterns: Sequence[str]) -> list[Rule]:
-    return [
-        rule
-        for rule in found
-        if _matches((f"rule-{rule.number}", rule_name(str(rule.number))), patterns)
-    ]
+    return [rule for rule in found if _matches((rule_id(rule.id), rule.words), patterns)]
 
 
 def _fits(case: Case, patterns: Sequence[str]) -> bool:

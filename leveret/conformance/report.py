@@ -58,8 +58,12 @@ def rule_name(rule: str) -> str:
     """The words for a case's rule: its place and name for a number, itself elsewhere."""
     if not rule.isdecimal():
         return rule
-    known = rules()[int(rule)]
-    return f"{known.place}: {known.name}"
+    return rules()[int(rule)].words
+
+
+def rule_id(rule: str) -> str:
+    """What a rule's number is called where there are rows of errors beside; a row is itself."""
+    return f"rule-{rule}" if rule.isdecimal() else rule
 
 
 def printable(text: str) -> str:
@@ -109,8 +113,8 @@ def _result(result: Result, profile: Profile) -> dict[str, object]:
 
 def _rule(rule: Rule) -> dict[str, object]:
     return {
-        "rule": str(rule.number),
-        "name": rule_name(str(rule.number)),
+        "rule": rule.id,
+        "name": rule.words,
         "level": rule.level,
         "party": rule.party,
         "description": rule.description,

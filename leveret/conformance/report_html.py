@@ -110,7 +110,7 @@ def _rules(report: Report) -> Iterator[str]:
         yield "<thead><tr><th>rule</th><th>level</th><th>what it asks</th><th>how, or why not</th>"
         yield "</tr></thead>\n<tbody>"
         for rule in found:
-            name = _text(f"{rule.number} {rule_name(str(rule.number))}")
+            name = _text(f"{rule.id} {rule.words}")
             yield (
                 f"<tr><td>{name}</td><td>{rule.level}</td><td>{_text(rule.description)}</td>"
                 f"<td>{_text(rule.tested_how)}</td></tr>"

@@ -8,7 +8,14 @@ from collections.abc import Sequence
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from leveret.conformance.case import Profile
-from leveret.conformance.report import NO_CASE, NOT_OBSERVABLE, Report, printable, rule_name
+from leveret.conformance.report import (
+    NO_CASE,
+    NOT_OBSERVABLE,
+    Report,
+    printable,
+    rule_id,
+    rule_name,
+)
 from leveret.conformance.rules import Rule
 from leveret.conformance.runner import Outcome, Result
 
@@ -70,6 +77,6 @@ def _add_rules(root: Element, kind: str, found: Sequence[Rule]) -> None:
         return
     suite = SubElement(root, "testsuite", name=kind)
     for rule in found:
-        test = SubElement(suite, "testcase", classname=kind, name=f"rule-{rule.number}")
-        reason = f"{kind}: {rule_name(str(rule.number))}: {rule.tested_how}"
+        test = SubElement(suite, "testcase", classname=kind, name=rule_id(rule.id))
+        reason = f"{kind}: {rule.words}: {rule.tested_how}"
         SubElement(test, "skipped", message=printable(reason))

@@ -113,7 +113,7 @@ def _rules(report: Report) -> Iterator[str]:
         if found:
             yield from ("", kind)
         for rule in found:
-            head = f"  {rule.level:9}{rule.number:<4}{rule.place}: {rule.name}: "
+            head = f"  {rule.level:9}{rule.id:<9}{rule.words}: "
             yield _cut(head + rule.tested_how, WIDTH)
 
 

@@ -24,7 +24,8 @@ class Level(StrEnum):
 class Rule:
     """One rule. `observable`: a client can see whether it is kept."""
 
-    number: int
+    id: str
+    """Its number; of a row of the catalogue of errors `error-N`."""
     place: str
     """Class, method and field that it speaks of."""
     name: str
@@ -37,18 +38,23 @@ class Rule:
     """How it can be seen, or why it cannot."""
     rabbitmq: str
 
+    @property
+    def words(self) -> str:
+        """Its place and name."""
+        return f"{self.place}: {self.name}"
+
 
 @cache
 def rules() -> dict[int, Rule]:
     """All rules by number."""
     text = files("leveret.conformance").joinpath("rules.csv").read_text(encoding="utf-8")
-    return {rule.number: rule for rule in map(_rule, csv.DictReader(text.splitlines()))}
+    return {int(rule.id): rule for rule in map(_rule, csv.DictReader(text.splitlines()))}
 
 
 def _rule(row: dict[str, str]) -> Rule:
     place = " ".join(filter(None, (row["class"], row["method"], row["field"])))
     return Rule(
-        int(row["id"]),
+        row["id"],
         place,
         row["rule"],
         Level(row["level"]),
