@@ -48,8 +48,8 @@ def immediate(ground: Ground) -> Seen:
     wire.send(publish(1, queue, b"x", immediate=True))
     first = wire.receive().method
     if isinstance(first, Basic.Return):
-        body = wire.expect_body()
-        return judge((first.reply_code, body), spec=(313, b"x"), rabbitmq=None)
+        comes_back = f"{first.reply_code} {first.reply_text}, with {wire.expect_body()!r}"
+        return judge(comes_back, spec="313 NO_CONSUMERS, with b'x'", rabbitmq=None)
     expected = refusal(540, "immediate=true")
     if not isinstance(first, commands.Connection.Close):
         return judge(first.name, spec="Basic.Return", rabbitmq=expected)
