@@ -31,7 +31,7 @@ class Program:
             text=True,
             start_new_session=True,
             # Whoever starts the tests in the background has them ignore it, and so would these.
-            preexec_fn=_heed_interrupts,
+            preexec_fn=heed_interrupts,
         )
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
@@ -83,5 +83,6 @@ class Program:
         self.end()
 
 
-def _heed_interrupts() -> None:
+def heed_interrupts() -> None:
+    """Take SIGINT again, in a child that inherited from a background job that it is ignored."""
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -14,6 +14,7 @@ from leveret.conformance.command import command
 from tests.conformance.broken_broker import BrokenBroker
 from tests.conformance.faults import FAULTS
 from tests.conftest import BrokerProcess
+from tests.programs import heed_interrupts
 
 CASE = "exchange/rule-39/passive-declare-of-a-missing-exchange"
 
@@ -123,7 +124,8 @@ def test_what_cannot_be_done_is_one_line(arguments: list[str], said: str) -> Non
 
 def test_ctrl_c_ends_it(one_broker: BrokerProcess) -> None:
     words = [sys.executable, "-m", "leveret.server", "conformance", one_broker.uri]
-    with subprocess.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, stderr=pipe, stdout=pipe, preexec_fn=heed_interrupts) as process:
         assert process.stderr is not None
         process.stderr.readline()  # the cases have begun
         process.send_signal(signal.SIGINT)
