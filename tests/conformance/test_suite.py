@@ -20,6 +20,7 @@ def report() -> dict[str, Any]:
     words = [sys.executable, str(ROOT / "tools" / "conformance.py"), "leveret", "--format", "json"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode in (0, 1), done.stderr
+    assert done.stdout, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 
