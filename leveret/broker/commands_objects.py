@@ -8,6 +8,7 @@ from leveret.broker.commands_vhosts import find_vhost, vhosts_named
 from leveret.broker.policies import Policy
 from leveret.broker.vhost import VHost
 from leveret.exchanges.exchange import Exchange
+from leveret.queues.arguments import QueueType
 from leveret.queues.classic import ClassicQueue
 
 
@@ -36,12 +37,20 @@ def _queue(vhost: VHost, queue: ClassicQueue) -> dict[str, object]:
         "effective_policy_definition": match.definition,
         "messages_ready": None if is_recovering else queue.ready.count,
         "messages_unacknowledged": queue.unacked,
-        "messages": None if is_recovering else queue.ready.count + queue.unacked,
+        "messages": None if is_recovering else queue.length,
         "consumers": len(queue.consumers),
+        **_offsets(queue),
         "disk_bytes": queue.disk_bytes,
         "retained_bytes": queue.retained_bytes,
         "state": "recovering" if is_recovering else "stopped" if queue.stopped else "running",
     }
+
+
+def _offsets(queue: ClassicQueue) -> dict[str, object]:
+    """Where a stream begins, and where its next message will lie."""
+    if queue.log is None or queue.arguments.queue_type is not QueueType.STREAM:
+        return {}
+    return {"first_offset": queue.log.first_offset, "next_offset": queue.log.next_offset}
 
 
 def list_exchanges(broker: Broker, *, vhost: str | None = None) -> list[dict[str, object]]:

@@ -5,9 +5,10 @@ from typing import NamedTuple
 
 from leveret.amqp.message import body_size
 from leveret.broker.broker import Broker
-from leveret.broker.errors import RequestError
+from leveret.broker.errors import InvalidRequest, RequestError
 from leveret.broker.queue_range import CONDITIONS, check_state, find_range
 from leveret.broker.transfers import Transfer, sender
+from leveret.queues.arguments import QueueType
 from leveret.queues.history import Condition, Page, Piece
 from leveret.storage.batch import Batch
 
@@ -66,6 +67,8 @@ def move_messages(
     found = find_range(
         broker, vhost, queue, start=start, start_ms=start_ms, stop=stop, stop_ms=stop_ms
     )
+    if found.queue.arguments.queue_type is QueueType.STREAM:
+        raise InvalidRequest(f"queue '{queue}' is a stream: its messages can only be copied")
     send = sender(found.vhost, found.queue, to_queue, to_exchange, routing_key)
     page = _limited(found.page(only_ready=True), limit)
     if dry_run:

@@ -21,6 +21,7 @@ from leveret.broker.channel_session import ChannelSession
 from leveret.broker.handlers_exchange import arguments_of
 from leveret.broker.handlers_queue import queue_name
 from leveret.broker.permissions import Access, Resource
+from leveret.broker.stream_consumers import refuse_on_stream, stream_cursor
 from leveret.broker.unacked import Holder
 from leveret.broker.vhost import generated_name
 from leveret.queues.arguments import InvalidArgument, QueueType, integer, natural
@@ -82,6 +83,7 @@ def _consumer(
             f"queue '{queue.name}' in vhost '{vhost_name}' does not support global qos"
         )
     arguments = arguments_of(method.arguments)
+    cursor = stream_cursor(channel, queue, arguments, no_ack=bool(method.no_ack))
     priority = _argument(arguments, "x-priority", integer, queue, vhost_name)
     own_timeout_ms = _argument(arguments, "x-consumer-timeout", natural, queue, vhost_name)
     timeouts_ms = [own_timeout_ms, queue.arguments.consumer_timeout_ms]
@@ -93,6 +95,7 @@ def _consumer(
         prefetch=channel.prefetch,
         priority=priority or 0,
         timeout_ms=min((timeout for timeout in timeouts_ms if timeout), default=None),
+        cursor=cursor,
     )
 
 
@@ -150,6 +153,7 @@ def get(channel: ChannelSession, method: commands.Basic.Get) -> None:
             f"'{channel.vhost.name}'. basic.get operations are not supported by quorum queues "
             "with single active consumer"
         )
+    refuse_on_stream(channel.vhost, queue, "basic.get")
     no_ack = bool(method.no_ack)
     queue.used(channel.vhost.turn.now_ms)
     channel.vhost.turn.work_off(queue)

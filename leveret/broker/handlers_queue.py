@@ -17,6 +17,7 @@ from leveret.broker.handlers_exchange import (
     plain_name,
 )
 from leveret.broker.permissions import Access, Resource
+from leveret.broker.stream_consumers import refuse_on_stream
 from leveret.broker.vhost import GENERATED_PREFIX, generated_name
 from leveret.queues.declaration import QueueDeclaration
 
@@ -115,6 +116,7 @@ def purge(channel: ChannelSession, method: commands.Queue.Purge) -> None:
     name = queue_name(channel, method.queue)
     channel.session.permissions.check(Access.READ, Resource.QUEUE, name)
     queue = channel.vhost.queue(name, channel.session)
+    refuse_on_stream(channel.vhost, queue, "queue.purge")
     channel.vhost.turn.work_off(queue)
     count = queue.purge()
     channel.vhost.turn.touch(queue)

@@ -57,6 +57,7 @@ _TITLES = {
     "dead-letter-routing-key": "dead letter routing key",
     "delivery-limit": "delivery limit",
     "expires": "queue expiry",
+    "max-age": "max age",
     "max-length": "maximum length",
     "max-length-bytes": "maximum length in bytes",
     "message-ttl": "message TTL",
@@ -238,7 +239,11 @@ class PolicySet:
         return alternate if isinstance(alternate, str) else None
 
 
-_KINDS = {QueueType.CLASSIC: ApplyTo.CLASSIC_QUEUES, QueueType.QUORUM: ApplyTo.QUORUM_QUEUES}
+_KINDS = {
+    QueueType.CLASSIC: ApplyTo.CLASSIC_QUEUES,
+    QueueType.QUORUM: ApplyTo.QUORUM_QUEUES,
+    QueueType.STREAM: ApplyTo.STREAMS,
+}
 
 
 def _check(definition: Mapping[str, object], keys: frozenset[str]) -> None:

@@ -6,12 +6,12 @@ left of a deleted queue can never be taken for a new one of the same name.
 
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
 from leveret.broker.definitions import decode_arguments
-from leveret.queues.arguments import QueueArguments
+from leveret.queues.arguments import QueueArguments, QueueType
 from leveret.queues.batch_cache import CacheBudget
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.declaration import QueueDeclaration
@@ -24,14 +24,19 @@ from leveret.queues.ready import ReadyList
 from leveret.queues.scattered_store import ScatteredDurableStore, ScatteredMemoryStore
 from leveret.queues.spill import SpillArea
 from leveret.queues.stopped_store import StoppedStore
+from leveret.queues.stream import StreamQueue
+from leveret.queues.stream_store import StreamStore
 from leveret.storage.disk_space import DiskSpace, remove_directory
 from leveret.storage.key_log import KeyLog, read_boot_id
-from leveret.storage.log import LogOptions, SegmentLog
+from leveret.storage.log import MAX_SEGMENT_BYTES, MIN_SEGMENT_BYTES, LogOptions, SegmentLog
 from leveret.storage.offset_set import merge_intervals
 from leveret.storage.recovery import Recovered, recover
 from leveret.storage.rows import QueueRow
 
 logger = logging.getLogger(__name__)
+
+STREAM_SEGMENTS = 4
+"""Sealed segments of a stream that stay open: its consumers may be in different ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +77,8 @@ class QueuePool:
             ready = PriorityReady(0, levels)
             return PriorityQueue(declaration, ScatteredMemoryStore(spills), ready, owner=owner)
         queue_id = self._next_id()
-        return self._with_log(declaration, levels, queue_id, self._new_log(queue_id), Recovered())
+        log = self._new_log(queue_id, arguments)
+        return self._with_log(declaration, arguments, queue_id, log, Recovered())
 
     def restore(
         self, row: QueueRow, arguments: QueueArguments, effective: QueueArguments
@@ -86,7 +92,7 @@ class QueuePool:
         settings = self._settings
         log, found = recover(
             self._path(row.id),
-            settings.log_options,
+            self._log_options(effective),
             settings.clock_ms,
             space=settings.space,
             counts_tries=effective.counts_tries,
@@ -94,21 +100,24 @@ class QueuePool:
         )
         for line in found.report:
             logger.warning("recovered: queue=%s: %s", row.name, line)
-        return self._with_log(_declaration(row), arguments.max_priority, row.id, log, found)
+        return self._with_log(_declaration(row), arguments, row.id, log, found)
 
     def _with_log(
         self,
         declaration: QueueDeclaration,
-        levels: int | None,
+        arguments: QueueArguments,
         queue_id: int,
         log: SegmentLog,
         found: Recovered,
     ) -> ClassicQueue:
         budget = self._settings.budget
         redelivered = merge_intervals(iter(sorted(found.delivered + found.replayed)))
+        levels = arguments.max_priority
         if levels is None:
             ready = ReadyList(log.next_offset)
             ready.restore(found.ready, redelivered)
+            if arguments.queue_type is QueueType.STREAM:
+                return StreamQueue(declaration, StreamStore(log, budget), ready, queue_id=queue_id)
             store = DurableStore(log, budget, ready.cursor)
             return ClassicQueue(
                 declaration,
@@ -129,10 +138,22 @@ class QueuePool:
         queue.restore(found.ready, redelivered)
         return queue
 
-    def _new_log(self, queue_id: int) -> SegmentLog:
+    def _new_log(self, queue_id: int, arguments: QueueArguments) -> SegmentLog:
         settings = self._settings
-        return SegmentLog(
-            self._path(queue_id), settings.log_options, settings.clock_ms, space=settings.space
+        options = self._log_options(arguments)
+        return SegmentLog(self._path(queue_id), options, settings.clock_ms, space=settings.space)
+
+    def _log_options(self, arguments: QueueArguments) -> LogOptions:
+        options = self._settings.log_options
+        if arguments.queue_type is not QueueType.STREAM:
+            return options
+        size = arguments.segment_bytes or options.segment_bytes
+        age_ms = arguments.max_age_ms
+        return replace(
+            options,
+            segment_bytes=min(max(size, MIN_SEGMENT_BYTES), MAX_SEGMENT_BYTES),
+            segment_age_ms=options.segment_age_ms if age_ms is None else max(age_ms // 4, 1),
+            open_segments=STREAM_SEGMENTS,
         )
 
     def unopened(self, row: QueueRow, arguments: QueueArguments) -> ClassicQueue:
@@ -142,7 +163,8 @@ class QueuePool:
             f"queue '{row.name}' is being recovered", 0, partial(self._remove_queue, row.id)
         )
         if levels is None:
-            return ClassicQueue(_declaration(row), store, ReadyList(0), queue_id=row.id)
+            kind = StreamQueue if arguments.queue_type is QueueType.STREAM else ClassicQueue
+            return kind(_declaration(row), store, ReadyList(0), queue_id=row.id)
         ready = PriorityReady(0, levels)
         return PriorityQueue(_declaration(row), store, ready, queue_id=row.id)
 

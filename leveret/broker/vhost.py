@@ -226,10 +226,11 @@ class VHost:
         An empty name is replaced by a generated one. *owner* is the declaring connection.
         """
         if not declaration.name:
-            if declaration.arguments.get("x-queue-type") == Field("S", QueueType.QUORUM):
-                raise PreconditionFailed(
-                    "Cannot declare a server-named queue for type rabbit_quorum_queue"
-                )
+            for kind in (QueueType.QUORUM, QueueType.STREAM):
+                if declaration.arguments.get("x-queue-type") == Field("S", kind):
+                    raise PreconditionFailed(
+                        f"Cannot declare a server-named queue for type rabbit_{kind}_queue"
+                    )
             declaration = QueueDeclaration(
                 generated_name(GENERATED_PREFIX),
                 declaration.durable,
@@ -248,8 +249,8 @@ class VHost:
             raise AccessRefused(f"queue name '{declaration.name}' contains reserved prefix 'amq.*'")
         self._check_queue_limit(declaration.name)
         arguments = QueueArguments.parse(declaration.arguments, declaration.name, self.name)
-        if arguments.queue_type is QueueType.QUORUM:
-            declaration.check_quorum(self.name)
+        if arguments.queue_type is not QueueType.CLASSIC:
+            declaration.check_lasting(self.name)
         queue = self._queue_factory.create(
             declaration, arguments, owner if declaration.exclusive else None
         )

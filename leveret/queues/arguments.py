@@ -18,6 +18,8 @@ from leveret.storage.retention import Retention
 MAX_EXPIRY_MS = 315_360_000_000
 """Ten years, the longest time that RabbitMQ takes for a TTL."""
 MAX_PRIORITY = 255
+MAX_STREAM_SEGMENT_BYTES = 3_000_000_000
+"""What RabbitMQ takes; a segment here is never larger than 1 GiB."""
 
 _INTERVAL = re.compile(r"([0-9]+)([YMDhms])")
 _SECONDS = {"Y": 365 * 86400, "M": 30 * 86400, "D": 86400, "h": 3600, "m": 60, "s": 1}
@@ -25,10 +27,11 @@ _SECONDS = {"Y": 365 * 86400, "M": 30 * 86400, "D": 86400, "h": 3600, "m": 60, "
 
 
 class QueueType(StrEnum):
-    """Types of queue that can be declared. A stream is not one of them yet."""
+    """Types of queue that can be declared."""
 
     CLASSIC = "classic"
     QUORUM = "quorum"
+    STREAM = "stream"
 
 
 class Overflow(StrEnum):
@@ -93,6 +96,9 @@ class QueueArguments:
     deduplication_header: str | None = None
     retain_age_ms: int | None = None
     retain_bytes: int | None = None
+    max_age_ms: int | None = None
+    segment_bytes: int | None = None
+    filter_bytes: int | None = None
 
     @classmethod
     def parse(cls, table: Table, queue_name: str, vhost_name: str) -> Self:
@@ -132,7 +138,8 @@ class QueueArguments:
         """These arguments with those of a policy, whose keys are the names without `x-`.
 
         Numbers: the smaller wins. Others: the argument wins, but for the overflow of a quorum
-        queue. Keys that are not of queues are ignored. Raises InvalidArgument.
+        queue. Of a stream the policy wins. Keys that are not of queues of this type are ignored.
+        Raises InvalidArgument.
         """
         changes: dict[str, object] = {}
         for key, value in definition.items():
@@ -140,8 +147,10 @@ class QueueArguments:
             if rule is None or not rule.in_policies:
                 continue
             theirs = rule.check(_as_field(value))
+            if f"x-{key}" in _FOREIGN[self.queue_type]:
+                continue
             ours = getattr(self, rule.field)
-            if ours is None:
+            if ours is None or self.queue_type is QueueType.STREAM:
                 changes[rule.field] = theirs
             elif isinstance(ours, int):
                 changes[rule.field] = min(ours, theirs)
@@ -240,14 +249,37 @@ def _positive(field: Field) -> int:
     return value
 
 
-def _interval(field: Field) -> int:
+def _retain_age(field: Field) -> int:
     """Check for an interval: a number of seconds, or a number with its unit; in milliseconds."""
     if field.tag in INTEGER_TAGS:
         return natural(field) * 1000
+    return interval(field, "invalid_retain_age")
+
+
+def _max_age(field: Field) -> int:
+    return interval(field, "invalid_max_age")
+
+
+def interval(field: Field, reason: str) -> int:
+    """Check for a number with its unit; in milliseconds. *reason* is why it is refused."""
     match = _INTERVAL.fullmatch(_text(field))
     if match is None:
-        raise InvalidArgument("invalid_retain_age")
+        raise InvalidArgument(reason)
     return int(match[1]) * _SECONDS[match[2]] * 1000
+
+
+def _segment_bytes(field: Field) -> int:
+    value = _positive(field)
+    if value > MAX_STREAM_SEGMENT_BYTES:
+        raise InvalidArgument(f"{{value_too_large,{value}}}")
+    return value
+
+
+def _filter_bytes(field: Field) -> int:
+    value = natural(field)
+    if not 16 <= value <= 255:
+        raise InvalidArgument(f"{{value_out_of_range,{value}}}")
+    return value
 
 
 def _max_priority(field: Field) -> int:
@@ -289,8 +321,6 @@ def _one_of(choices: type[StrEnum], reason: str) -> Callable[[Field], StrEnum]:
 
 def _queue_type(field: Field) -> QueueType:
     text = _text(field)
-    if text == "stream":
-        raise InvalidArgument('"stream queues are not supported yet"')
     try:
         return QueueType(text)
     except ValueError:
@@ -325,8 +355,11 @@ RULES: Mapping[str, _Rule] = {
     "x-cache-size": _Rule("cache_size", _positive, in_policies=False),
     "x-cache-ttl": _Rule("cache_ttl_ms", _positive_expiry, in_policies=False),
     "x-deduplication-header": _Rule("deduplication_header", _text, in_policies=False),
-    "x-retain-age": _Rule("retain_age_ms", _interval),
+    "x-retain-age": _Rule("retain_age_ms", _retain_age),
     "x-retain-bytes": _Rule("retain_bytes", natural),
+    "x-max-age": _Rule("max_age_ms", _max_age),
+    "x-stream-max-segment-size-bytes": _Rule("segment_bytes", _segment_bytes),
+    "x-stream-filter-size-bytes": _Rule("filter_bytes", _filter_bytes),
 }
 """The arguments that mean something here; x-queue-mode and x-queue-version mean nothing."""
 
@@ -338,9 +371,18 @@ _OF_STREAMS = frozenset(
         "x-initial-cluster-size",
     )
 )
+_FOR_STREAMS = _OF_STREAMS | {"x-queue-type", "x-max-length", "x-max-length-bytes"}
 _FOREIGN: Mapping[QueueType, frozenset[str]] = {
     QueueType.CLASSIC: _OF_STREAMS
     | {"x-quorum-initial-group-size", "x-quorum-target-group-size", "x-max-in-memory-length"},
     QueueType.QUORUM: _OF_STREAMS,
+    QueueType.STREAM: frozenset(
+        (
+            *(RULES.keys() - _FOR_STREAMS),
+            "x-quorum-initial-group-size",
+            "x-quorum-target-group-size",
+            "x-max-in-memory-length",
+        )
+    ),
 }
 """Arguments that RabbitMQ refuses for the type. Those that a type lacks there are served here."""

@@ -386,6 +386,11 @@ class ClassicQueue:
         return _pieces(batch, offsets, self._replayed.__contains__)
 
     @property
+    def length(self) -> int:
+        """How many messages it has, those with consumers too."""
+        return self.ready.count + self.unacked
+
+    @property
     def can_deliver(self) -> bool:
         """Would a message published now go to a consumer at once?"""
         return not self.ready.count and bool(self.consumers.in_turn())

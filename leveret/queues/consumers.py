@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import Protocol
 
+from leveret.queues.stream_cursor import StreamCursor
 from leveret.storage.batch import Batch
 
 UNLIMITED = 1 << 31
@@ -33,9 +34,11 @@ class Consumer:
 
     `unacked` counts what was delivered to it and is not settled; `prefetch` 0 is no limit. The
     higher `priority` goes first. `timeout_ms` limits how long a delivery may stay unacked.
+    `cursor` is where it is in a stream.
     """
 
     __slots__ = (
+        "cursor",
         "exclusive",
         "no_ack",
         "outlet",
@@ -56,6 +59,7 @@ class Consumer:
         prefetch: int,
         priority: int = 0,
         timeout_ms: int | None = None,
+        cursor: StreamCursor | None = None,
     ) -> None:
         self.outlet = outlet
         self.tag = tag
@@ -64,6 +68,7 @@ class Consumer:
         self.prefetch = prefetch
         self.priority = priority
         self.timeout_ms = timeout_ms
+        self.cursor = cursor
         self.unacked = 0
 
     def credit(self) -> int:

@@ -29,6 +29,9 @@ COMPARED_ARGUMENTS = (
     "x-deduplication-header",
     "x-retain-age",
     "x-retain-bytes",
+    "x-max-age",
+    "x-stream-max-segment-size-bytes",
+    "x-stream-filter-size-bytes",
     "x-queue-type",
 )
 """Other arguments may differ on a second declare, as in RabbitMQ."""
@@ -49,8 +52,8 @@ class QueueDeclaration:
         """Does it outlive the broker? An exclusive queue does not outlive its connection."""
         return self.durable and not self.exclusive
 
-    def check_quorum(self, vhost: str) -> None:
-        """Raise PreconditionFailed for what a quorum queue cannot be."""
+    def check_lasting(self, vhost: str) -> None:
+        """Raise PreconditionFailed for what a quorum queue or a stream cannot be."""
         for is_wrong, what in (
             (self.auto_delete, "auto-delete"),
             (self.exclusive, "exclusive-owner"),

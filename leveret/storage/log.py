@@ -234,12 +234,20 @@ class SegmentLog:
     @retention.setter
     def retention(self, retention: Retention | None) -> None:
         self._retention = retention
-        self._segment_bytes = self._options.segment_bytes
-        if retention is not None and retention.size is not None:
-            # Segments go as a whole: a few of them make up what is retained.
-            part = max(retention.size // _RETAINED_PARTS, _MIN_RETAINED_PART)
-            self._segment_bytes = min(self._segment_bytes, part)
+        self.cut_for(None if retention is None else retention.size)
         self._touched.update((segment, None) for segment in self._segments if segment.is_spent)
+
+    def cut_for(self, size: int | None) -> None:
+        """Cut segments so small that a few of them make up *size* bytes: they go as a whole."""
+        self._segment_bytes = self._options.segment_bytes
+        if size is not None:
+            part = max(size // _RETAINED_PARTS, _MIN_RETAINED_PART)
+            self._segment_bytes = min(self._segment_bytes, part)
+
+    @property
+    def sealed(self) -> Sequence[Segment]:
+        """The segments that take no more messages, oldest first."""
+        return self._segments[:-1]
 
     @property
     def retained_bytes(self) -> int:

@@ -16,8 +16,6 @@ row = pytest.mark.row
 UNTESTED = {
     14: "A vhost is never down on its own: it is there, or it is deleted.",
     72: "There are no queues that only the broker itself may delete.",
-    87: "Not before there are streams; a declare of one is refused (row 61).",
-    88: "Not before there are streams.",
 }
 """Rows that nothing a client sends can lead to, and why."""
 

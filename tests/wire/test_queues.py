@@ -118,7 +118,9 @@ BAD_VALUES = [
     (61, {"x-overflow": True}, "{unacceptable_type,bool}"),
     (61, {"x-single-active-consumer": "true"}, "{unacceptable_type,longstr}"),
     (61, {"x-queue-type": "odd"}, '"unsupported queue type \'odd\'"'),
-    (63, {"x-queue-type": "stream"}, '"stream queues are not supported yet"'),
+    (61, {"x-max-age": "1w", "x-queue-type": "stream"}, "invalid_max_age"),
+    (61, {"x-stream-max-segment-size-bytes": 3_000_000_001}, "{value_too_large,3000000001}"),
+    (61, {"x-stream-filter-size-bytes": 15}, "{value_out_of_range,15}"),
 ]  # fmt: skip
 
 
@@ -133,6 +135,7 @@ def test_an_argument_is_refused(peer, arguments, reason):
 
 
 QUORUM = {"x-queue-type": "quorum"}
+STREAM = {"x-queue-type": "stream"}
 
 
 @pytest.mark.parametrize(
@@ -149,14 +152,29 @@ QUORUM = {"x-queue-type": "quorum"}
         case(62, Declare(queue="new", durable=True, arguments=QUORUM | {"x-max-age": "1h"}),
              "invalid arg 'x-max-age' for queue 'new' in vhost '/' "
              "of queue type rabbit_quorum_queue"),
-        case(63, Declare(queue="new", durable=True, auto_delete=True, arguments=QUORUM),
-             "invalid property 'auto-delete' for queue 'new' in vhost '/'"),
-        case(63, Declare(queue="new", durable=True, exclusive=True, arguments=QUORUM),
-             "invalid property 'exclusive-owner' for queue 'new' in vhost '/'"),
-        case(63, Declare(queue="new", arguments=QUORUM),
-             "invalid property 'non-durable' for queue 'new' in vhost '/'"),
-        case(63, Declare(queue="", durable=True, arguments=QUORUM),
-             "Cannot declare a server-named queue for type rabbit_quorum_queue"),
+        *[case(62, Declare(queue="new", durable=True, arguments=STREAM | {name: value}),
+               f"invalid arg '{name}' for queue 'new' in vhost '/' "
+               "of queue type rabbit_stream_queue")
+          for name, value in {
+              "x-message-ttl": 1000,
+              "x-dead-letter-exchange": "",
+              "x-overflow": "drop-head",
+              "x-max-priority": 5,
+              "x-single-active-consumer": True,
+              "x-retain-age": "1h",
+              "x-max-in-memory-length": 3,
+          }.items()],
+        *[row for kind in (QUORUM, STREAM) for row in (
+            case(63, Declare(queue="new", durable=True, auto_delete=True, arguments=kind),
+                 "invalid property 'auto-delete' for queue 'new' in vhost '/'"),
+            case(63, Declare(queue="new", durable=True, exclusive=True, arguments=kind),
+                 "invalid property 'exclusive-owner' for queue 'new' in vhost '/'"),
+            case(63, Declare(queue="new", arguments=kind),
+                 "invalid property 'non-durable' for queue 'new' in vhost '/'"),
+            case(63, Declare(queue="", durable=True, arguments=kind),
+                 "Cannot declare a server-named queue for type "
+                 f"rabbit_{kind['x-queue-type']}_queue"),
+        )],
         case(64, Declare(queue="new", arguments={"x-dead-letter-exchange": 70_000}),
              "invalid type 'signedint' for arg 'x-dead-letter-exchange' "
              "in queue 'new' in vhost '/'"),

@@ -1,0 +1,302 @@
+"""Streams: every consumer reads all of it, from where it likes."""
+
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import cast
+
+import pytest
+from pika.adapters.blocking_connection import BlockingChannel
+from pika.spec import BasicProperties
+
+from leveret.server.commands.client import ask
+from tests.clients.blocking import Consumer, publish, ready_count, wait_until
+from tests.conftest import BrokerProcess
+from tests.features.steps import Connect, Restart, arguments, declare, restarts, send, take
+from tests.waiting import eventually
+
+TEN = [str(number) for number in range(10)]
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    broker = BrokerProcess(tmp_path_factory.mktemp("broker") / "data", "--segment-bytes", "1MiB")
+    yield broker.start()
+    broker.stop()
+
+
+def declare_stream(channel: BlockingChannel, queue: str, **values: object) -> str:
+    channel.basic_qos(prefetch_count=100)
+    return declare(channel, queue, queue_type="stream", **values)
+
+
+def read(channel: BlockingChannel, queue: str, **values: object) -> Consumer:
+    """Consume; acknowledges nothing. `offset` is where it begins."""
+    return Consumer(channel, queue, arguments=arguments(**values))
+
+
+def from_place(channel: BlockingChannel, queue: str, place: object) -> list[str]:
+    """All that is read from *place* on, but for a last message that comes now."""
+    consumer = read(channel, queue, stream_offset=place)
+    mark = f"mark-{consumer.tag}"
+    publish(channel, queue, mark)
+    wait_until(channel.connection, lambda: mark.encode() in consumer.bodies)
+    channel.basic_cancel(consumer.tag)
+    return [body.decode() for body in consumer.bodies if not body.startswith(b"mark")]
+
+
+def offsets(consumer: Consumer) -> list[int]:
+    return [delivery.properties.headers["x-stream-offset"] for delivery in consumer.deliveries]
+
+
+def row(broker: BrokerProcess, queue: str) -> dict[str, object]:
+    rows = cast("list[dict[str, object]]", ask(broker.data_dir, "list_queues"))
+    return next(row for row in rows if row["name"] == queue)
+
+
+# ---- reading
+
+
+def test_every_consumer_gets_every_message(channel: BlockingChannel, name: str) -> None:
+    declare_stream(channel, name)
+    early = read(channel, name)
+    publish(channel, name, *TEN)
+    late = read(channel, name, stream_offset="first")
+    for consumer in (early, late):
+        consumer.wait_for(10)
+        assert [body.decode() for body in consumer.bodies] == TEN
+        assert offsets(consumer) == list(range(10))
+        assert not any(delivery.method.redelivered for delivery in consumer.deliveries)
+    channel.basic_ack(0, multiple=True)
+    assert ready_count(channel, name) == 10
+
+
+def test_a_message_is_what_was_published(channel: BlockingChannel, name: str) -> None:
+    declare_stream(channel, name)
+    channel.exchange_declare(name, "fanout", auto_delete=True)
+    channel.queue_bind(name, name)
+    consumer = read(channel, name)
+    properties = BasicProperties("text/plain", headers={"a": 1}, message_id="m", delivery_mode=1)
+    channel.basic_publish(name, "key", b"x" * 300_000, properties)
+    channel.basic_publish(name, "key", b"", BasicProperties(headers={"x-stream-offset": "mine"}))
+    first, second = consumer.wait_for(2)
+    assert (first.method.exchange, first.method.routing_key) == (name, "key")
+    assert first.body == b"x" * 300_000
+    assert first.properties.headers == {"x-stream-offset": 0, "a": 1}
+    assert (first.properties.content_type, first.properties.message_id) == ("text/plain", "m")
+    assert second.properties.headers == {"x-stream-offset": 1}
+
+
+def test_where_a_consumer_begins(channel: BlockingChannel, name: str) -> None:
+    declare_stream(channel, name)
+    channel.confirm_delivery()
+    publish(channel, name, *TEN)
+    assert from_place(channel, name, "last") == ["9"]
+    assert from_place(channel, name, -2) == ["9"]
+    assert from_place(channel, name, "first") == TEN
+    assert from_place(channel, name, "next") == []
+    assert from_place(channel, name, 7) == ["7", "8", "9"]
+    assert from_place(channel, name, -1000) == TEN
+    assert from_place(channel, name, "1h") == TEN
+    assert from_place(channel, name, datetime(2020, 1, 1, tzinfo=UTC)) == TEN
+    assert from_place(channel, name, datetime(2099, 1, 1, tzinfo=UTC)) == []
+
+
+def test_a_time_between_two_messages(channel: BlockingChannel, name: str) -> None:
+    declare_stream(channel, name)
+    channel.confirm_delivery()
+    publish(channel, name, "before")
+    second = int(time.time()) + 1
+    eventually(lambda: time.time() >= second)
+    publish(channel, name, "after")
+    assert from_place(channel, name, datetime.fromtimestamp(second, UTC)) == ["after"]
+
+
+def test_a_place_that_is_yet_to_come(channel: BlockingChannel, name: str) -> None:
+    declare_stream(channel, name)
+    consumer = read(channel, name, stream_offset=3)
+    publish(channel, name, *TEN)
+    consumer.wait_for(7)
+    assert offsets(consumer) == list(range(3, 10))
+
+
+# ---- credit
+
+
+@pytest.mark.parametrize("settle", ["basic_ack", "basic_nack", "basic_reject"])
+def test_a_settled_delivery_makes_room_for_one(
+    channel: BlockingChannel, name: str, settle: str
+) -> None:
+    declare_stream(channel, name)
+    publish(channel, name, *TEN)
+    channel.basic_qos(prefetch_count=3)
+    consumer = read(channel, name, stream_offset="first")
+    for number in range(10):
+        consumer.wait_for(min(number + 3, 10))
+        ready_count(channel, name)
+        assert len(consumer.deliveries) == min(number + 3, 10)
+        getattr(channel, settle)(consumer.deliveries[number].method.delivery_tag)
+    assert [body.decode() for body in consumer.bodies] == TEN
+
+
+def test_a_closed_channel_takes_nothing_with_it(channel: BlockingChannel, name: str) -> None:
+    declare_stream(channel, name)
+    publish(channel, name, *TEN)
+    other = channel.connection.channel()
+    other.basic_qos(prefetch_count=5)
+    read(other, name, stream_offset="first").wait_for(5)
+    other.close()
+    assert from_place(channel, name, "first") == TEN
+
+
+def test_many_readers_of_a_long_stream(small: BrokerProcess, connect: Connect, name: str) -> None:
+    channel = connect(small).channel()
+    declare_stream(channel, name, stream_max_segment_size_bytes=100_000)
+    for number in range(2000):
+        channel.basic_publish("", name, b"%04d" % number * 100)
+    readers = [read(channel, name, stream_offset=place) for place in ("first", 500, 1000, 1900)]
+    wanted = [2000, 1500, 1000, 100]
+
+    acknowledged = 0
+
+    def drive() -> bool:
+        nonlocal acknowledged
+        newest = max(
+            (r.deliveries[-1].method.delivery_tag for r in readers if r.deliveries), default=0
+        )
+        if newest > acknowledged:
+            channel.basic_ack(newest, multiple=True)
+            acknowledged = newest
+        return [len(reader.deliveries) for reader in readers] == wanted
+
+    wait_until(channel.connection, drive)
+    for reader, count in zip(readers, wanted, strict=True):
+        assert offsets(reader) == list(range(2000 - count, 2000))
+    channel.queue_delete(name)
+
+
+# ---- what stays
+
+
+@restarts
+def test_a_stream_survives(broker: BrokerProcess, connect: Connect, restart: Restart) -> None:
+    channel = connect(broker).channel()
+    channel.confirm_delivery()
+    declare_stream(channel, "s")
+    send(channel, "s", *TEN)
+    channel.basic_publish("", "s", b"transient", BasicProperties(delivery_mode=1))
+    read(channel, "s", stream_offset="first").wait_for(11)
+    channel.basic_ack(0, multiple=True)
+    restart(broker, channel)
+    channel = connect(broker).channel()
+    declare_stream(channel, "s")
+    assert ready_count(channel, "s") == 11
+    consumer = read(channel, "s", stream_offset="first")
+    publish(channel, "s", "new")
+    consumer.wait_for(12)
+    assert [body.decode() for body in consumer.bodies] == [*TEN, "transient", "new"]
+    assert offsets(consumer) == list(range(12))
+    assert from_place(channel, "s", "last") == ["new"]
+
+
+@pytest.mark.parametrize(
+    ("limits", "most"),
+    [
+        ({"max_length_bytes": 300_000}, 400),
+        ({"max_length": 150, "stream_max_segment_size_bytes": 50_000}, 250),
+    ],
+)
+def test_the_oldest_segments_go(
+    small: BrokerProcess, connect: Connect, name: str, limits: dict[str, object], most: int
+) -> None:
+    channel = connect(small).channel()
+    declare_stream(channel, name, **limits)
+    slow = read(channel, name, stream_offset="first")
+    for _ in range(1000):
+        channel.basic_publish("", name, bytes(1000))
+    assert 100 < eventually(lambda: ready_count(channel, name)) < most
+    assert cast("int", row(small, name)["disk_bytes"]) < most * 1200
+
+    def is_at_the_end() -> bool:
+        channel.basic_ack(0, multiple=True)
+        return bool(slow.deliveries) and offsets(slow)[-1] == 999
+
+    wait_until(channel.connection, is_at_the_end)
+    assert offsets(slow) == sorted(offsets(slow))
+    assert len(slow.deliveries) < 1000  # what is gone was left out
+    consumer = read(channel, name, stream_offset="first")
+    consumer.wait_for(100)
+    assert offsets(consumer)[0] == 1000 - ready_count(channel, name)
+    channel.queue_delete(name)
+
+
+def test_a_policy_bounds_a_stream(small: BrokerProcess, connect: Connect, name: str) -> None:
+    channel = connect(small).channel()
+    declare_stream(channel, name, stream_max_segment_size_bytes=50_000)
+    for _ in range(400):
+        channel.basic_publish("", name, bytes(1000))
+    assert ready_count(channel, name) == 400
+    ask(
+        small.data_dir,
+        "set_policy",
+        vhost="/",
+        name="short",
+        pattern=f"^{name}$",
+        apply_to="streams",
+        definition={"max-age": "1s", "message-ttl": 1},
+    )
+    second = time.time() + 1.1
+    eventually(lambda: time.time() > second)
+    publish(channel, name, *["x" * 60_000] * 2)
+    assert eventually(lambda: ready_count(channel, name) < 10)
+    ask(small.data_dir, "clear_policy", vhost="/", name="short")
+    channel.queue_delete(name)
+
+
+# ---- beside other queues
+
+
+def test_operators_see_it_and_copy_from_it(
+    shared_broker: BrokerProcess, channel: BlockingChannel, name: str
+) -> None:
+    declare_stream(channel, name)
+    channel.queue_declare(f"{name}-copy", durable=True)
+    publish(channel, name, *TEN)
+    read(channel, name, stream_offset="first").wait_for(10)
+    shown = row(shared_broker, name)
+    assert (shown["type"], shown["messages"], shown["messages_unacknowledged"]) == (
+        "stream",
+        10,
+        10,
+    )
+    assert (shown["first_offset"], shown["next_offset"]) == (0, 10)
+    assert cast("int", shown["disk_bytes"]) > 0
+    ask(shared_broker.data_dir, "copy_messages", queue=name, to_queue=f"{name}-copy")
+    copied = take(channel, f"{name}-copy")
+    assert (copied.body, copied.headers["x-stream-offset"]) == ("0", 0)
+    with pytest.raises(Exception, match="is a stream: its messages can only be copied"):
+        ask(shared_broker.data_dir, "move_messages", queue=name, to_queue=f"{name}-copy")
+    channel.queue_delete(f"{name}-copy")
+
+
+def test_a_stream_gets_dead_letters(channel: BlockingChannel, name: str) -> None:
+    declare_stream(channel, name)
+    source = declare(channel, f"{name}-q", dead_letter_exchange="", dead_letter_routing_key=name)
+    consumer = read(channel, name)
+    publish(channel, source, "bad")
+    channel.basic_reject(channel.basic_get(source)[0].delivery_tag, requeue=False)
+    (letter,) = consumer.wait_for(1)
+    assert letter.properties.headers["x-stream-offset"] == 0
+    assert letter.properties.headers["x-first-death-queue"] == source
+    channel.queue_delete(source)
+
+
+def test_a_deleted_stream_cancels_its_consumers(channel: BlockingChannel, name: str) -> None:
+    declare_stream(channel, name)
+    publish(channel, name, *TEN)
+    consumer = read(channel, name, stream_offset="first")
+    consumer.wait_for(10)
+    assert channel.queue_delete(name).method.message_count == 10
+    wait_until(channel.connection, lambda: consumer.tag not in channel.consumer_tags)
+    declare_stream(channel, name)
+    assert ready_count(channel, name) == 0
