@@ -191,6 +191,8 @@ class ChannelSession:
         queue, consumer = holder
         if consumer is not None:
             consumer.unacked -= len(offsets)
+            if consumer.cursor is not None:
+                consumer.cursor.settled(offsets, outcome)
         else:
             self.fetched -= len(offsets)
         if self.shared_prefetch:

@@ -17,6 +17,7 @@ from leveret.broker import (
     commands_objects,
     commands_policies,
     commands_replay,
+    commands_streams,
     commands_users,
     commands_vhosts,
 )
@@ -30,6 +31,7 @@ COMMANDS: Mapping[str, Callable[..., object]] = {
     **commands_objects.COMMANDS,
     **commands_policies.COMMANDS,
     **commands_replay.COMMANDS,
+    **commands_streams.COMMANDS,
     **commands_users.COMMANDS,
     **commands_vhosts.COMMANDS,
 }

@@ -83,7 +83,7 @@ def _consumer(
             f"queue '{queue.name}' in vhost '{vhost_name}' does not support global qos"
         )
     arguments = arguments_of(method.arguments)
-    cursor = stream_cursor(channel, queue, arguments, no_ack=bool(method.no_ack))
+    cursor = stream_cursor(channel, queue, tag, method)
     priority = _argument(arguments, "x-priority", integer, queue, vhost_name)
     own_timeout_ms = _argument(arguments, "x-consumer-timeout", natural, queue, vhost_name)
     timeouts_ms = [own_timeout_ms, queue.arguments.consumer_timeout_ms]

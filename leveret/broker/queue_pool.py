@@ -25,6 +25,7 @@ from leveret.queues.scattered_store import ScatteredDurableStore, ScatteredMemor
 from leveret.queues.spill import SpillArea
 from leveret.queues.stopped_store import StoppedStore
 from leveret.queues.stream import StreamQueue
+from leveret.queues.stream_offsets import StreamOffsets
 from leveret.queues.stream_store import StreamStore
 from leveret.storage.disk_space import DiskSpace, remove_directory
 from leveret.storage.key_log import KeyLog, read_boot_id
@@ -117,7 +118,9 @@ class QueuePool:
             ready = ReadyList(log.next_offset)
             ready.restore(found.ready, redelivered)
             if arguments.queue_type is QueueType.STREAM:
-                return StreamQueue(declaration, StreamStore(log, budget), ready, queue_id=queue_id)
+                offsets = StreamOffsets(log.directory, self._settings.space)
+                stream = StreamStore(log, budget)
+                return StreamQueue(declaration, stream, ready, queue_id=queue_id, offsets=offsets)
             store = DurableStore(log, budget, ready.cursor)
             return ClassicQueue(
                 declaration,

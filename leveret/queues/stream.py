@@ -16,6 +16,8 @@ from leveret.queues.history import QueueHistory
 from leveret.queues.ready import ReadyList
 from leveret.queues.rules import QueueKeeper
 from leveret.queues.stopped_store import StoppedStore
+from leveret.queues.stream_cursor import NamedCursor, StreamCursor
+from leveret.queues.stream_offsets import StreamOffsets
 from leveret.queues.stream_store import StreamStore
 from leveret.storage.batch import Batch
 from leveret.storage.log import SegmentLog
@@ -31,9 +33,12 @@ LOOK_MS = 60_000
 
 
 class StreamQueue(ClassicQueue):
-    """A ClassicQueue that gives nothing away; `ready` is all that it has."""
+    """A ClassicQueue that gives nothing away; `ready` is all that it has.
 
-    __slots__ = ("_look_at_ms", "_looked_at", "_stream")
+    `offsets` tell how far its named consumers have come.
+    """
+
+    __slots__ = ("_look_at_ms", "_looked_at", "_stream", "offsets")
 
     ready: ReadyList
 
@@ -44,8 +49,10 @@ class StreamQueue(ClassicQueue):
         ready: ReadyList,
         *,
         queue_id: int,
+        offsets: StreamOffsets | None = None,
     ) -> None:
         super().__init__(declaration, store, ready, queue_id=queue_id)
+        self.offsets = offsets
         self._may_expire = False
         self._stream = store if isinstance(store, StreamStore) else None
         self._look_at_ms = 0
@@ -72,6 +79,20 @@ class StreamQueue(ClassicQueue):
         return ()
 
     # ---- where consumers begin
+
+    def open_cursor(self, field: Field | None, name: str, now_ms: int) -> StreamCursor:
+        """Where a new consumer begins: as *field* says, else where the last one of its name was.
+
+        Raises as `place_of` does.
+        """
+        offsets = self.offsets
+        if not name or offsets is None:
+            return StreamCursor(self.place_of(field, now_ms))
+        known = offsets.get(name) if field is None else None
+        offset = self.place_of(field, now_ms) if known is None else known
+        if field is None and known is None:
+            offsets.set(name, offset)
+        return NamedCursor(offset, name, offsets.moved)
 
     def place_of(self, field: Field | None, now_ms: int) -> int:
         """The offset that a consumer's x-stream-offset means. Raises InvalidArgument, log errors.
@@ -113,6 +134,8 @@ class StreamQueue(ClassicQueue):
         Answers when this is to be done again though nothing happens meanwhile.
         """
         due_ms = self._trim(now_ms)
+        if self.offsets is not None:
+            due_ms = _earlier(due_ms, self.offsets.look(now_ms))
         stream = self._stream
         if stream is None:
             return due_ms
@@ -141,6 +164,8 @@ class StreamQueue(ClassicQueue):
     def _deliver(self, consumer: Consumer, batch: Batch) -> None:
         offsets = range(batch.first_offset, batch.next_offset)
         self.unacked += len(offsets)
+        if consumer.cursor is not None:
+            consumer.cursor.delivered(offsets)
         consumer.outlet.deliver(consumer, batch, offsets, redelivered=False)
 
     @property
@@ -190,15 +215,21 @@ class StreamQueue(ClassicQueue):
         while (oldest := self.ready.peek(stop - start)) is not None and oldest.start < stop:
             self.ready.take(min(oldest.stop, stop))
 
+    def close(self) -> None:
+        """Let go of files; what is durable stays on disk. Raises OSError, the log's errors."""
+        super().close()
+        if self.offsets is not None:
+            self.offsets.save()
+
     def stop(self, reason: str, error: Exception) -> None:
         """Give up a store that cannot be trusted any more; what it left on disk stays."""
         super().stop(reason, error)
-        self._stream = None
+        self._stream = self.offsets = None
 
     def delete(self) -> None:
         """Remove every message."""
         super().delete()
-        self._stream = None
+        self._stream = self.offsets = None
 
 
 def _first_to_keep(log: SegmentLog, arguments: QueueArguments, now_ms: int) -> int:
@@ -216,6 +247,10 @@ def _first_to_keep(log: SegmentLog, arguments: QueueArguments, now_ms: int) -> i
         length -= segment.next_offset - segment.base_offset
         offset = segment.next_offset
     return offset
+
+
+def _earlier(one: int | None, other: int | None) -> int | None:
+    return other if one is None else one if other is None else min(one, other)
 
 
 def _is_over(value: int, limit: int | None) -> bool:

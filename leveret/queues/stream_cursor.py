@@ -1,8 +1,9 @@
 """StreamCursor: where one consumer of a stream is."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from leveret.queues.batch_cache import BatchCache
+from leveret.queues.outcome import Outcome
 from leveret.storage.batch import Batch
 
 Read = Callable[[int], list[Batch]]
@@ -31,3 +32,36 @@ class StreamCursor:
         taken = ahead.take(ahead.start + count, max_bytes)
         self.next_offset = taken[-1].next_offset
         return taken
+
+    def delivered(self, offsets: Iterable[int]) -> None:
+        """These messages were sent to the consumer, which nobody remembers."""
+
+    def settled(self, offsets: Iterable[int], outcome: Outcome) -> None:
+        """The consumer has answered to these."""
+
+
+class NamedCursor(StreamCursor):
+    """A cursor that knows how far its consumer has come, and tells *on_settled* when it moves."""
+
+    __slots__ = ("_on_settled", "_unsettled", "name")
+
+    def __init__(self, offset: int, name: str, on_settled: Callable[["NamedCursor"], None]) -> None:
+        super().__init__(offset)
+        self.name = name
+        self._on_settled = on_settled
+        self._unsettled: set[int] = set()
+
+    def delivered(self, offsets: Iterable[int]) -> None:
+        """These messages were sent to the consumer."""
+        self._unsettled.update(offsets)
+
+    def settled(self, offsets: Iterable[int], outcome: Outcome) -> None:
+        """The consumer is done with these, unless it gave them back."""
+        if outcome in (Outcome.ACKED, Outcome.REJECTED):
+            self._unsettled.difference_update(offsets)
+            self._on_settled(self)
+
+    @property
+    def settled_up_to(self) -> int:
+        """The offset of the first message that it is not done with."""
+        return min(self._unsettled, default=self.next_offset)

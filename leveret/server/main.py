@@ -122,6 +122,10 @@ COMMANDS = {
         "leveret.server.commands.objects:queue",
         "List queues; browse, rewind, move and copy their messages.",
     ),
+    "stream": (
+        "leveret.server.commands.streams:stream",
+        "Show and set how far consumers of streams have come.",
+    ),
     "user": ("leveret.server.commands.users:user", "Add, change and remove users."),
     "vhost": ("leveret.server.commands.vhosts:vhost", "Add and remove vhosts."),
 }

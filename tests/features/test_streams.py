@@ -6,13 +6,25 @@ from datetime import UTC, datetime
 from typing import cast
 
 import pytest
+from click.testing import CliRunner, Result
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.spec import BasicProperties
 
+from leveret.queues.stream_offsets import read_offsets
 from leveret.server.commands.client import ask
+from leveret.server.main import main
 from tests.clients.blocking import Consumer, publish, ready_count, wait_until
 from tests.conftest import BrokerProcess
-from tests.features.steps import Connect, Restart, arguments, declare, restarts, send, take
+from tests.features.steps import (
+    Connect,
+    Restart,
+    arguments,
+    declare,
+    reply_text,
+    restarts,
+    send,
+    take,
+)
 from tests.waiting import eventually
 
 TEN = [str(number) for number in range(10)]
@@ -251,6 +263,117 @@ def test_a_policy_bounds_a_stream(small: BrokerProcess, connect: Connect, name: 
     assert eventually(lambda: ready_count(channel, name) < 10)
     ask(small.data_dir, "clear_policy", vhost="/", name="short")
     channel.queue_delete(name)
+
+
+# ---- named consumers
+
+
+def lags(broker: BrokerProcess, queue: str) -> dict[object, object]:
+    rows = ask(broker.data_dir, "list_stream_offsets", queue=queue)
+    return {row["name"]: row["offset"] for row in cast("list[dict[str, object]]", rows)}
+
+
+def named(channel: BlockingChannel, queue: str, name: str, **values: object) -> Consumer:
+    return read(channel, queue, stream_consumer_name=name, **values)
+
+
+@restarts
+def test_a_named_consumer_goes_on_where_it_was(
+    broker: BrokerProcess, connect: Connect, restart: Restart
+) -> None:
+    channel = connect(broker).channel()
+    channel.confirm_delivery()
+    declare_stream(channel, "s")
+    publish(channel, "s", *TEN)
+    consumer = named(channel, "s", "reader", stream_offset="first")
+    consumer.wait_for(10)
+    for number in (0, 1, 2, 4):
+        channel.basic_ack(consumer.deliveries[number].method.delivery_tag)
+    assert eventually(lambda: lags(broker, "s")) == {"reader": 3}
+    eventually(
+        lambda: (
+            [read_offsets(path) for path in broker.data_dir.glob("vhosts/*/queues/*/offsets")]
+            == [{"reader": 3}]
+        )
+    )
+    restart(broker, channel)
+    channel = connect(broker).channel()
+    channel.basic_qos(prefetch_count=100)
+    consumer = named(channel, "s", "reader")
+    consumer.wait_for(7)
+    assert offsets(consumer) == list(range(3, 10))
+    assert lags(broker, "s") == {"reader": 3}
+
+
+def test_what_a_named_consumer_gives_back_comes_again(
+    shared_broker: BrokerProcess, channel: BlockingChannel, name: str
+) -> None:
+    declare_stream(channel, name)
+    first = named(channel, name, "a")
+    publish(channel, name, *TEN)
+    tags = [delivery.method.delivery_tag for delivery in first.wait_for(10)]
+    channel.basic_reject(tags[0], requeue=False)
+    channel.basic_nack(tags[1], requeue=False)
+    channel.basic_ack(tags[2])
+    channel.basic_nack(tags[3], requeue=True)
+    channel.basic_ack(tags[9], multiple=False)
+    channel.basic_cancel(first.tag)
+    assert lags(shared_broker, name) == {"a": 3}
+    second = named(channel, name, "a")
+    second.wait_for(7)
+    assert offsets(second) == list(range(3, 10))
+    third = named(channel, name, "a", stream_offset=8)
+    third.wait_for(2)
+    assert offsets(third) == [8, 9]
+
+
+def test_a_new_name_begins_with_what_is_new_and_is_remembered(
+    shared_broker: BrokerProcess, channel: BlockingChannel, name: str
+) -> None:
+    declare_stream(channel, name)
+    publish(channel, name, *TEN)
+    consumer = Consumer(
+        channel,
+        name,
+        consumer_tag="tag",
+        arguments={"x-stream-automatic-offset-tracking": True},
+    )
+    channel.basic_cancel(consumer.tag)
+    publish(channel, name, "missed")
+    assert lags(shared_broker, name) == {"tag": 10}
+    assert named(channel, name, "tag").wait_for(1)[0].body == b"missed"
+
+
+def test_operators_set_and_reset_offsets(
+    shared_broker: BrokerProcess, channel: BlockingChannel, name: str
+) -> None:
+    def leveret(*words: str) -> Result:
+        command = ["stream", "offsets", *words, "--data-dir", str(shared_broker.data_dir)]
+        return CliRunner().invoke(main, command)
+
+    declare_stream(channel, name)
+    publish(channel, name, *TEN)
+    ready_count(channel, name)
+    assert leveret("set", name, "reader", "4").exit_code == 0
+    assert leveret("list", name).output.split() == ["name", "offset", "lag", "reader", "4", "6"]
+    consumer = named(channel, name, "reader")
+    consumer.wait_for(6)
+    assert offsets(consumer)[0] == 4
+    assert leveret("reset", name, "reader").exit_code == 0
+    assert lags(shared_broker, name) == {}
+    assert "knows no consumer called 'reader'" in leveret("reset", name, "reader").output
+    declare(channel, f"{name}-q")
+    assert "is not a stream" in leveret("list", f"{name}-q").output
+    channel.queue_delete(f"{name}-q")
+
+
+def test_a_name_that_is_none(channel: BlockingChannel, name: str) -> None:
+    declare_stream(channel, name)
+    text = reply_text(lambda: named(channel, name, ""))
+    assert text == (
+        f"PRECONDITION_FAILED - invalid arg 'x-stream-consumer-name' for queue '{name}' in vhost "
+        "'/': not a name of 1 to 255 bytes"
+    )
 
 
 # ---- beside other queues
