@@ -12,8 +12,10 @@ from leveret.queues.arguments import InvalidArgument, QueueType
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.stream import StreamQueue
 from leveret.queues.stream_cursor import StreamCursor
+from leveret.queues.stream_filter import StreamFilter
 
 CONSUMER_NAME = "x-stream-consumer-name"
+FILTER = "x-stream-filter"
 
 
 def refuse_on_stream(vhost: VHost, queue: ClassicQueue, method: str) -> None:
@@ -44,10 +46,14 @@ def stream_cursor(
     argument = CONSUMER_NAME
     try:
         name = _consumer_name(arguments, tag if method.consumer_tag else "")
+        argument = FILTER
+        wanted = _filter(arguments)
         argument = "x-stream-offset"
-        return queue.open_cursor(arguments.get(argument), name, channel.vhost.turn.now_ms)
+        cursor = queue.open_cursor(arguments.get(argument), name, channel.vhost.turn.now_ms)
     except InvalidArgument as error:
         raise PreconditionFailed(f"invalid arg '{argument}' for {where}: {error}") from None
+    cursor.filter = wanted
+    return cursor
 
 
 def _consumer_name(arguments: Table, tag: str) -> str:
@@ -62,3 +68,16 @@ def _consumer_name(arguments: Table, tag: str) -> str:
     if not (isinstance(field.value, str) and 0 < len(field.value.encode()) <= SHORT_STRING_MAX):
         raise InvalidArgument(f"not a name of 1 to {SHORT_STRING_MAX} bytes")
     return field.value
+
+
+def _filter(arguments: Table) -> StreamFilter | None:
+    """What x-stream-filter asks for: a string, or some of them."""
+    field = arguments.get(FILTER)
+    if field is None:
+        return None
+    fields = field.value if isinstance(field.value, list) else [field]
+    values = [one.value for one in fields if isinstance(one.value, str)]
+    if len(values) < len(fields) or not values:
+        raise InvalidArgument("not a string, nor an array of strings")
+    match_unfiltered = arguments.get("x-stream-match-unfiltered") == Field("t", True)
+    return StreamFilter(values, match_unfiltered=match_unfiltered)

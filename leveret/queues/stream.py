@@ -26,7 +26,7 @@ from leveret.storage.state_log import State
 TURN_MESSAGES = 2048
 TURN_BYTES = 256 * 1024
 """Messages for one consumer before the others are looked at again."""
-TURN_ROUNDS = 64
+TURN_ROUNDS = 16
 """As often in one turn; other queues are served in between."""
 LOOK_MS = 60_000
 """Between two looks at the age of the oldest segment."""
@@ -156,9 +156,10 @@ class StreamQueue(ClassicQueue):
             credit = consumer.credit()
             if credit <= 0:
                 continue
+            before = cursor.next_offset
             for batch in cursor.take(min(credit, TURN_MESSAGES), TURN_BYTES, stream.read_on):
                 self._deliver(consumer, batch)
-                is_moving = True
+            is_moving |= cursor.next_offset > before
         return is_moving
 
     def _deliver(self, consumer: Consumer, batch: Batch) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 
 from leveret.queues.batch_cache import BatchCache
 from leveret.queues.outcome import Outcome
+from leveret.queues.stream_filter import StreamFilter
 from leveret.storage.batch import Batch
 
 Read = Callable[[int], list[Batch]]
@@ -11,27 +12,41 @@ Read = Callable[[int], list[Batch]]
 
 
 class StreamCursor:
-    """It begins at *offset*; what it has read ahead stays in memory until it is taken."""
+    """It begins at *offset*; what it has read ahead stays in memory until it is taken.
 
-    __slots__ = ("_ahead", "next_offset")
+    With a `filter` it passes over all else.
+    """
+
+    __slots__ = ("_ahead", "_read_up_to", "filter", "next_offset")
 
     def __init__(self, offset: int) -> None:
         self.next_offset = offset
+        self.filter: StreamFilter | None = None
         self._ahead = BatchCache(offset)
+        self._read_up_to = offset
 
     def take(self, count: int, max_bytes: int, read: Read) -> list[Batch]:
-        """The next messages: at most *count*, about *max_bytes*; *read* has more of them."""
+        """The next messages: at most *count*, about *max_bytes*; *read* has more of them.
+
+        There may be none though there are more behind `next_offset`, which has moved then.
+        """
         ahead = self._ahead
         if ahead.start == ahead.end:
-            batches = read(self.next_offset)
-            if not batches:
-                return []
-            ahead.restart(batches[0].first_offset)
-            for batch in batches:
-                ahead.add(batch)
+            self._read_ahead(read(self.next_offset))
         taken = ahead.take(ahead.start + count, max_bytes)
-        self.next_offset = taken[-1].next_offset
+        self.next_offset = self._read_up_to if ahead.start == ahead.end else ahead.start
         return taken
+
+    def _read_ahead(self, batches: list[Batch]) -> None:
+        if not batches:
+            return
+        self._read_up_to = batches[-1].next_offset
+        if self.filter is not None:
+            batches = self.filter.pick(batches)
+        for batch in batches:
+            if batch is batches[0]:
+                self._ahead.restart(batch.first_offset)
+            self._ahead.add(batch)
 
     def delivered(self, offsets: Iterable[int]) -> None:
         """These messages were sent to the consumer, which nobody remembers."""

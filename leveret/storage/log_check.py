@@ -48,6 +48,8 @@ TIME_ENTRY = Struct(">QI")
 SNAPSHOT_NAMES = (SNAPSHOT_NAME, OLD_SNAPSHOT_NAME)
 
 _FILE_NAME = re.compile(r"(\d{20})(\.\w+)")
+# What queues keep beside their logs; without it, or if it is damaged, it begins anew.
+_OF_QUEUES = ("message-ids", "offsets")
 _LEFTOVER = re.compile(r"\d{20}\.\w+\.tmp|snapshot\.tmp|spare")
 _LAST_OFFSET = (1 << 63) - 1
 _BODY_SIZE = ENTRY_SIZE - 4
@@ -538,7 +540,7 @@ def _check_others(check: LogCheck, names: list[str]) -> None:
             what = "the file of a settled segment" if name == SPARE_NAME else "left by a crash"
             check.findings.append(Finding(path, 0, what, "recovery removes it", is_harmless=True))
             check.removable.append(path)
-        elif name not in SNAPSHOT_NAMES:
+        elif name not in SNAPSHOT_NAMES and name not in _OF_QUEUES:
             wrong = "no file of leveret"
             check.findings.append(Finding(path, 0, wrong, "nobody looks at it", is_harmless=True))
             check.removable.append(path)

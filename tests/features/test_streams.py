@@ -265,6 +265,62 @@ def test_a_policy_bounds_a_stream(small: BrokerProcess, connect: Connect, name: 
     channel.queue_delete(name)
 
 
+# ---- filters
+
+
+def publish_filtered(channel: BlockingChannel, queue: str, *values: str | None) -> None:
+    for value in values:
+        headers = {} if value is None else {"x-stream-filter-value": value}
+        send(channel, queue, str(value), headers=headers)
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({"stream_filter": "eu"}, ["eu", "eu"]),
+        ({"stream_filter": ["eu", "us"]}, ["eu", "us", "eu"]),
+        ({"stream_filter": ["us"], "stream_match_unfiltered": True}, ["None", "us", "None"]),
+    ],
+)
+def test_a_filter(
+    channel: BlockingChannel, name: str, values: dict[str, object], expected: list[str]
+) -> None:
+    declare_stream(channel, name)
+    channel.basic_qos(prefetch_count=1)
+    early = read(channel, name, **values)
+    publish_filtered(channel, name, "eu", None, "asia", *["asia"] * 3000, "us", "eu", None)
+    late = read(channel, name, stream_offset="first", **values)
+
+    def step() -> bool:
+        channel.basic_ack(0, multiple=True)
+        return len(early.deliveries) == len(late.deliveries) == len(expected)
+
+    wait_until(channel.connection, step)
+    ready_count(channel, name)
+    for consumer in (early, late):
+        assert [body.decode() for body in consumer.bodies] == expected
+
+
+def test_a_filter_moves_a_named_consumer_on(
+    shared_broker: BrokerProcess, channel: BlockingChannel, name: str
+) -> None:
+    declare_stream(channel, name)
+    consumer = named(channel, name, "a", stream_filter="eu")
+    publish_filtered(channel, name, "us", "eu", "us", "us")
+    consumer.wait_for(1)
+    channel.basic_ack(0, multiple=True)
+    assert eventually(lambda: lags(shared_broker, name) == {"a": 4})
+
+
+def test_a_filter_that_is_none(channel: BlockingChannel, name: str) -> None:
+    declare_stream(channel, name)
+    text = reply_text(lambda: read(channel, name, stream_filter=[1]))
+    assert text == (
+        f"PRECONDITION_FAILED - invalid arg 'x-stream-filter' for queue '{name}' in vhost '/': "
+        "not a string, nor an array of strings"
+    )
+
+
 # ---- named consumers
 
 
