@@ -4,6 +4,7 @@ It becomes the first of a message's headers, when the message is appended: a del
 same bytes for every consumer. A publisher's own header of that name is replaced.
 """
 
+from operator import methodcaller
 from struct import Struct
 
 from leveret.amqp.frames import FRAME_HEADER, FRAME_HEADER_SIZE
@@ -15,6 +16,7 @@ HEADER = "x-stream-offset"
 
 _NAME = bytes([len(HEADER)]) + HEADER.encode()
 _ENTRY = Struct(f">{len(_NAME)}scq")
+_NUMBER = Struct(">q")
 _SIZE = Struct(">I")
 _SIZE_POSITION = FRAME_HEADER_SIZE - _SIZE.size
 _FLAGS_POSITION = LIST_POSITION - 2
@@ -26,6 +28,33 @@ _HEADERS_FLAG = 0x20
 def stamp(payloads: list[bytes], attributes: int, first_offset: int) -> tuple[list[bytes], int]:
     """Return the messages with their offsets, and their common length or 0."""
     start = head_length(attributes)
+    stamped = _stamp_alike(payloads, start, first_offset) or _stamp_each(
+        payloads, attributes, start, first_offset
+    )
+    lengths = set(map(len, stamped))
+    return stamped, lengths.pop() if len(lengths) == 1 else 0
+
+
+def _stamp_alike(payloads: list[bytes], start: int, first_offset: int) -> list[bytes]:
+    """The messages with their offsets if all begin alike and no header can be ours; else none."""
+    first = payloads[0]
+    beginning, replacement = _beginnings(first, start)
+    place = len(beginning)
+    header_end = start + FRAME_HEADER_SIZE + FRAME_HEADER.unpack_from(first, start)[2]
+    if header_end - place >= len(_NAME):
+        return []
+    if not all(map(methodcaller("startswith", beginning), payloads)):
+        return []
+    front = replacement + _NAME + b"l"
+    numbers = map(_NUMBER.pack, range(first_offset, first_offset + len(payloads)))
+    return [
+        front + number + message[place:] for number, message in zip(numbers, payloads, strict=True)
+    ]
+
+
+def _stamp_each(
+    payloads: list[bytes], attributes: int, start: int, first_offset: int
+) -> list[bytes]:
     stamped: list[bytes] = []
     # Messages of a publisher begin alike: what replaces the beginning is made once for a run.
     beginning = replacement = b""
@@ -39,8 +68,7 @@ def stamp(payloads: list[bytes], attributes: int, first_offset: int) -> tuple[li
             stamped.append(replacement + _ENTRY.pack(_NAME, b"l", offset) + message[place:])
         else:
             stamped.append(_stamp_anew(message, attributes, offset))
-    lengths = set(map(len, stamped))
-    return stamped, lengths.pop() if len(lengths) == 1 else 0
+    return stamped
 
 
 def _beginnings(message: bytes, start: int) -> tuple[bytes, bytes]:
