@@ -160,6 +160,15 @@ def test_foreign_files_are_named_and_set_aside(data_dir: Path) -> None:
     assert (kept / path.relative_to(data_dir)).read_text() == "mine"
 
 
+@pytest.mark.parametrize("name", ["message-ids", "offsets"])
+def test_what_queues_keep_beside_their_logs_stays(data_dir: Path, name: str) -> None:
+    path = queue_dir(data_dir) / name
+    path.write_bytes(b"kept")
+    assert not any(place.findings for place in look(data_dir).places)
+    repair(data_dir)
+    assert path.read_bytes() == b"kept"
+
+
 # ---- damage
 
 
