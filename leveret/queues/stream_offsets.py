@@ -91,9 +91,9 @@ class StreamOffsets:
         return max(self._save_at, now_ms + SAVE_MS)
 
     def save(self) -> None:
-        """Write what has changed, now. Raises OSError."""
+        """Have what has changed written, behind what is being written."""
         if (self._moved or self._is_dirty) and self._directory.exists():
-            replace_file(self._directory / FILE_NAME, self._encode())
+            self._space.sweep(self._saving(self._encode()))
 
     def _collect(self) -> None:
         for name, cursor in self._moved.items():
