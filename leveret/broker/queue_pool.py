@@ -122,7 +122,7 @@ class QueuePool:
                 stream = StreamStore(log, budget)
                 return StreamQueue(declaration, stream, ready, queue_id=queue_id, offsets=offsets)
             store = DurableStore(log, budget, ready.cursor)
-            return ClassicQueue(
+            classic = ClassicQueue(
                 declaration,
                 store,
                 ready,
@@ -130,6 +130,9 @@ class QueuePool:
                 tries=found.tries,
                 replayed=found.replayed,
             )
+            if found.first is not None:
+                classic.knows(*found.first)
+            return classic
         queue = PriorityQueue(
             declaration,
             ScatteredDurableStore(log, budget),

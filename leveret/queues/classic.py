@@ -139,6 +139,14 @@ class ClassicQueue:
                 for batch in self._store.fetch(start, stop):
                     self._rules.look_back(batch, now_ms)
 
+    def knows(self, offset: int, attributes: int) -> None:
+        """The message at *offset* has these *attributes*: it need not be read to be judged.
+
+        For a queue that has just been made, and so has no rules yet.
+        """
+        if not attributes & EXPIRES:
+            self._first, self._first_due_ms = offset, None
+
     def become(self, made: "ClassicQueue") -> None:
         """Be what *made* is, which is not used any more; nobody has used this one before."""
         for kind in type(self).__mro__:

@@ -50,6 +50,8 @@ Picked = tuple[int, int, int, bytes]
 
 _HEAD = struct.Struct(">II16s")
 _LENGTH = struct.Struct(">I")
+_COUNTED = struct.Struct(">II")
+_ATTRIBUTES_AT = 16
 record_length = _LENGTH.unpack_from
 """Reads the length of a payload, in a tuple, from the header at a position."""
 _LOW_32 = 0xFFFFFFFF
@@ -135,6 +137,26 @@ def split_batch(batch: Batch, at: int) -> tuple[Batch, Batch]:
     return head, tail
 
 
+def count_records(data: bytes, first_offset: int) -> tuple[int, int]:
+    """Return how many good and complete messages *data* begins with, and their bytes.
+
+    Checks each and makes nothing of it. Stops in front of a control record, too.
+    """
+    view, end = memoryview(data), len(data)
+    position, offset = 0, first_offset
+    while position + RECORD_HEADER_SIZE <= end:
+        length, checksum = _COUNTED.unpack_from(data, position)
+        stop = position + RECORD_HEADER_SIZE + length
+        # Timestamp, attributes and payload lie behind each other.
+        if stop > end or crc32(view[position + 8 : stop]) ^ (offset & _LOW_32) != checksum:
+            break
+        if data[position + _ATTRIBUTES_AT] & 0x80:
+            break
+        position = stop
+        offset += 1
+    return offset - first_offset, position
+
+
 def skip_records(data: bytes, limit: int) -> tuple[int, int]:
     """Step over up to *limit* records and return how many and their bytes.
 
@@ -179,6 +201,12 @@ def record_timestamp_ms(header: bytes) -> int:
     """Return the timestamp of the record that begins with *header*."""
     timestamp_ms: int = RECORD_HEADER.unpack_from(header)[2]
     return timestamp_ms
+
+
+def record_attributes(header: bytes) -> int:
+    """Return the attributes of the record that begins with *header*."""
+    attributes: int = RECORD_HEADER.unpack_from(header)[3]
+    return attributes
 
 
 def read_record(data: bytes, at: int, offset: int, *, path: Path, position: int) -> Picked:

@@ -12,6 +12,7 @@ the state logs only what came behind it is read. The newest good one counts, els
 else the logs alone tell everything. If it says more than the log has, it goes.
 """
 
+import os
 import re
 import sys
 from collections.abc import Callable
@@ -30,6 +31,7 @@ from leveret.storage.record import (
     GAP_RECORD_SIZE,
     RECORD_HEADER_SIZE,
     encode_gap,
+    record_attributes,
     record_timestamp_ms,
 )
 from leveret.storage.repairs import Finding, Repairs
@@ -67,6 +69,7 @@ class Recovered:
     of them that were handed to a consumer before, `replayed` those that had been settled and were
     made ready again, which counts as delivered. `report` has a line for each repair. `tries` tells
     of each one that was handed out since then how often it was, and how many of these failed.
+    `first` are offset and attributes of the first message on disk, if they are known.
     """
 
     next_offset: int = 0
@@ -75,6 +78,7 @@ class Recovered:
     replayed: Intervals = field(default_factory=list)
     tries: dict[int, tuple[int, int]] = field(default_factory=dict)
     report: list[str] = field(default_factory=list)
+    first: tuple[int, int] | None = field(default=None, compare=False)
 
 
 def recover(
@@ -98,7 +102,7 @@ def recover(
     """
     repairs = repairs or Repairs()
     recovered = Recovered()
-    names = {path.name for path in directory.iterdir()} if directory.exists() else set()
+    names = _list_names(directory)
     bases = _list_bases(directory, names, repairs)
     snapshot, snapshots = _load_snapshot(directory, names, repairs)
     segments: list[Segment] = []
@@ -147,12 +151,21 @@ def recover(
     recovered.ready = merge_intervals(iter(recovered.ready))
     recovered.report = list(map(str, repairs.findings))
     log = SegmentLog(directory, options, clock_ms, segments, space=space)
+    if segments and segments[0].first_attributes is not None:
+        recovered.first = segments[0].base_offset, segments[0].first_attributes
     log.retention = retention
     log.restore(unsaved, replay_bytes)
     recovered.next_offset = log.next_offset
     if repairs.is_dry:
         log.fail(OSError("opened to look at"))
     return log, recovered
+
+
+def _list_names(directory: Path) -> set[str]:
+    try:
+        return set(os.listdir(directory))
+    except FileNotFoundError:
+        return set()
 
 
 def _list_bases(directory: Path, names: set[str], repairs: Repairs) -> list[int]:
@@ -249,6 +262,7 @@ def _examine(
     segment.log.flags = check_header(path, header, LOG_MAGIC, KNOWN_FLAGS)
     if size >= HEADER_SIZE + RECORD_HEADER_SIZE:
         segment.first_timestamp_ms = record_timestamp_ms(header[HEADER_SIZE:])
+        segment.first_attributes = record_attributes(header[HEADER_SIZE:])
     if has_indexes:
         _load_indexes(segment, following is not None, repairs)
     if following is None or not segment.adopt_end():

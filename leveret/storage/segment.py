@@ -22,6 +22,7 @@ from leveret.storage.record import (
     GAP_RECORD_SIZE,
     RECORD_HEADER_SIZE,
     Picked,
+    count_records,
     gap_count,
     is_control,
     read_batches,
@@ -81,6 +82,7 @@ class Segment:
         "acked",
         "base_offset",
         "cipher",
+        "first_attributes",
         "first_timestamp_ms",
         "index",
         "is_sealed",
@@ -96,6 +98,7 @@ class Segment:
         self.base_offset = base_offset
         self.next_offset = base_offset
         self.first_timestamp_ms = 0
+        self.first_attributes: int | None = None  # if recovery has read them
         self._last_timestamp_ms = 0
         self.is_sealed = False
         self.revivals = 0
@@ -448,6 +451,16 @@ class Segment:
         position = start
         offset = self.base_offset + relative_offset
         while position < self.size:
+            if self._gaps is None:
+                data = self.log.read(
+                    position, min(self._index_interval_bytes, self.size - position)
+                )
+                count, consumed = count_records(data, offset)
+                if count:
+                    self._add_to_index(offset, record_timestamp_ms(data), position)
+                    offset += count
+                    position += consumed
+                    continue
             try:
                 batches, consumed, following = self._decode(
                     offset, position, self._index_interval_bytes

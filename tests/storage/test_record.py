@@ -12,6 +12,7 @@ from leveret.storage.errors import CorruptRecord
 from leveret.storage.record import (
     CONTROL,
     RECORD_HEADER_SIZE,
+    count_records,
     encode_batch,
     encode_gap,
     gap_count,
@@ -160,3 +161,21 @@ def test_splitting_and_skipping_count_in_records() -> None:
     assert skip_records(data, 2) == (2, 51)
     assert skip_records(data[:60], 5) == (2, 51)
     assert skip_records(data[:-1], 3) == (3, 78)
+
+
+@given(st.lists(st.binary(max_size=40), min_size=1, max_size=20), st.data())
+def test_counted_are_the_records_that_can_be_read(payloads: list[bytes], data) -> None:
+    first = data.draw(st.sampled_from([0, 7, (1 << 32) - 3]))
+    records = bytearray(encode_batch(Batch(first, 5, 6, payloads, 0)))
+    for at in data.draw(st.lists(st.integers(0, len(records) - 1), max_size=2)):
+        records[at] ^= data.draw(st.integers(1, 255))
+    cut = data.draw(st.integers(0, len(records)))
+    given_bytes = bytes(records[:cut])
+    try:
+        batches, consumed, following = read_batches(
+            given_bytes, first, path=Path("log"), position=0
+        )
+    except CorruptRecord:
+        batches, consumed, following = [], 0, first
+    if not any(batch.attributes & CONTROL for batch in batches):
+        assert count_records(given_bytes, first) == (following - first, consumed)
