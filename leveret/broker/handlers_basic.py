@@ -8,6 +8,7 @@ from pamqp.base import Frame as Method
 from leveret.amqp.errors import (
     AccessRefused,
     NotAllowed,
+    NotFound,
     NotImplementedByBroker,
     PreconditionFailed,
     ResourceLocked,
@@ -28,6 +29,7 @@ from leveret.queues.arguments import InvalidArgument, QueueType, integer, natura
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.consumers import Consumer
 from leveret.queues.outcome import Outcome
+from leveret.storage.errors import StorageError
 
 
 def qos(channel: ChannelSession, method: commands.Basic.Qos) -> None:
@@ -157,7 +159,11 @@ def get(channel: ChannelSession, method: commands.Basic.Get) -> None:
     no_ack = bool(method.no_ack)
     queue.used(channel.vhost.turn.now_ms)
     channel.vhost.turn.work_off(queue)
-    taken = queue.get(no_ack=no_ack)
+    try:
+        taken = queue.get(no_ack=no_ack)
+    except (OSError, StorageError) as error:
+        channel.vhost.fail_queue(queue, error)
+        raise NotFound(queue.stopped) from error
     if taken is None:
         channel.send(commands.Basic.GetEmpty())
         return

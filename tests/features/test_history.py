@@ -382,6 +382,7 @@ def test_what_a_full_queue_refuses_stays(
     declare(channel, name)
     target = declare(channel, f"{name}-target", max_length=2, overflow="reject-publish")
     publish(channel, name, *"abcd")
+    ready_count(channel, name)
     answer = next(pages(shared_broker, "move_messages", queue=name, to_queue=target))
     assert (answer["count"], answer["refused"]) == (2, 2)
     assert (drain(channel, target), drain(channel, name)) == (["a", "b"], ["c", "d"])

@@ -190,8 +190,9 @@ def test_forged_messages_stop_their_queue_alone(encrypted: BrokerProcess, key_fi
     with closing(connect(broker)) as connection:
         channel = connection.channel()
         assert drain(channel, "sound", 1) == [SECRET]
-        with pytest.raises(pika.exceptions.AMQPError):
+        with pytest.raises(pika.exceptions.ChannelClosedByBroker, match="its storage failed"):
             channel.basic_get("forged")
+        assert drain(connection.channel(), "sound", 0) == []
     eventually(lambda: f"{forged}: record 0: not authentic" in broker.log_path.read_text())
 
 
