@@ -149,7 +149,7 @@ class Recovery:
                 self.bytes += job.made.disk_bytes
             try:
                 job.install(job.made or job.queue, job.error)
-            except Exception:  # as above: whoever waits for the others is served
+            except Exception:  # a fault of ours in one queue; whoever waits for others is served
                 logger.exception("recovery failed: queue=%s", job.queue.name)
             self._end(job)
 

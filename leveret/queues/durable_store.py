@@ -67,25 +67,29 @@ class DurableStore:
     def flush(self) -> SegmentLog | None:
         if not self._new and not self._unwritten:
             return None
-        log = self._log
-        for batch in self._new:
-            log.append(batch)
-        self._unwritten += self._new
-        self._new = []
-        log.flush()
-        batches, self._unwritten = self._unwritten, []
+        batches = self._write()
         volatile = [
             (batch.first_offset, batch.next_offset)
             for batch in batches
             if batch.attributes & TRANSIENT
         ]
         if volatile:
-            log.mark(State.VOLATILE, volatile)
+            self._log.mark(State.VOLATILE, volatile)
         self._remember(batches)
         if len(volatile) == len(batches):
             return None  # a start forgets them
         self._is_lasting = True
-        return log
+        return self._log
+
+    def _write(self) -> list[Batch]:
+        """Write what was appended, and what found the disk full before; answers all of it."""
+        for batch in self._new:
+            self._log.append(batch)
+        self._unwritten += self._new
+        self._new = []
+        self._log.flush()
+        batches, self._unwritten = self._unwritten, []
+        return batches
 
     def _remember(self, batches: list[Batch]) -> None:
         """Keep what has just been written, as far as there is room."""

@@ -37,18 +37,12 @@ class StreamStore(DurableStore):
         """
         if not self._new and not self._unwritten:
             return None
-        log = self._log
-        for batch in self._new:
-            log.append(batch)
-        self._unwritten += self._new
-        self._new = []
-        log.flush()
-        batches, self._unwritten = self._unwritten, []
+        batches = self._write()
         self.last_written = batches[0].first_offset
         if self._is_read:
             self._tail.add(batches)
         self._is_lasting = True
-        return log
+        return self._log
 
     def keep_tail(self, *, is_read: bool) -> None:
         """Keep the newest messages in memory from now on, or forget them."""
